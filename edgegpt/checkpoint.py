@@ -1,0 +1,111 @@
+"""A checkpoint folder: config.yaml, model.safetensors, tokenizer.json and, optional, sampling.yaml.
+
+Nothing here is pickled, so a checkpoint from elsewhere runs no code when it is loaded.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from edgegpt.accounting import parameter_shapes
+from edgegpt.atomic import atomic_write, write_text
+from edgegpt.config import ModelConfig
+from edgegpt.errors import CheckpointError
+from edgegpt.model import GPT
+from edgegpt.tokenizer import Tokenizer
+
+CONFIG, WEIGHTS, TOKENIZER, SAMPLING = "config.yaml", "model.safetensors", "tokenizer.json", "sampling.yaml"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint; the model is float32, on the CPU and in eval mode."""
+
+    model: GPT
+    tokenizer: Tokenizer
+    weights_sha256: str
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's config."""
+        return self.model.config
+
+
+def save_checkpoint(
+    folder: str | Path, model: GPT, tokenizer: Tokenizer, dtype: torch.dtype = torch.float32
+) -> None:
+    """Write the three files, each whole or not at all; weights are stored as `dtype`."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {name: model.state_dict()[name].detach().to("cpu", dtype).contiguous() for name in parameter_shapes(model.config)}
+    write_text(folder / CONFIG, model.config.to_yaml())
+    write_text(folder / TOKENIZER, tokenizer.to_json())
+    with atomic_write(folder / WEIGHTS) as temporary:
+        save_file(state, temporary, metadata={"format": "pt"})
+
+
+def load_checkpoint(folder: str | Path) -> Checkpoint:
+    """Load a checkpoint folder.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or the tensors are not those of the config;
+            every difference is listed.
+        ConfigError: config.yaml is not valid.
+        TokenizerError: tokenizer.json is not one of ours.
+    """
+    folder = Path(folder)
+    _check_files(folder)
+    config = ModelConfig.from_yaml(folder / CONFIG)
+    tokenizer = Tokenizer.from_file(folder / TOKENIZER)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens but the model only "
+            f"vocab_size {config.vocab_size}; train the tokenizer smaller or the model wider"
+        )
+    state = _read_weights(folder / WEIGHTS)
+    _check_tensors(folder / WEIGHTS, state, config)
+    model = GPT(config)
+    # A tied head has no tensor in the file; the module shares wte's, which strict=False accepts.
+    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
+    digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    return Checkpoint(model.eval(), tokenizer, digest)
+
+
+def _check_files(folder: Path) -> None:
+    if not folder.exists():
+        raise CheckpointError(f"{folder} does not exist; expected a checkpoint folder")
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file; expected a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}")
+    missing = [name for name in (CONFIG, WEIGHTS, TOKENIZER) if not os.path.isfile(folder / name)]
+    if missing:
+        raise CheckpointError(f"{folder} is not a checkpoint: {' and '.join(missing)} missing")
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as e:
+        raise CheckpointError(f"{path} cannot be read as safetensors, it may be truncated: {e}") from e
+
+
+def _check_tensors(path: Path, state: dict[str, torch.Tensor], config: ModelConfig) -> None:
+    expected = parameter_shapes(config)
+    differences = [f"{name} is missing" for name in expected if name not in state]
+    differences += [f"{name} is not part of the model" for name in state if name not in expected]
+    for name, shape in expected.items():
+        if name not in state:
+            continue
+        tensor = state[name]
+        if tuple(tensor.shape) != shape:
+            differences.append(f"{name} is {list(tensor.shape)}, expected {list(shape)}")
+        elif not tensor.is_floating_point():
+            differences.append(f"{name} is {tensor.dtype}, expected a floating-point type")
+        elif not torch.isfinite(tensor).all():
+            differences.append(f"{name} holds NaN or infinity")
+    if differences:
+        raise CheckpointError(f"{path} disagrees with its config: " + "; ".join(differences))

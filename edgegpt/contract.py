@@ -1,0 +1,55 @@
+"""The seam between exporter and engine: what an artifact's graph and metadata are called.
+
+The exporter writes by these names and the engine reads by them; they meet nowhere else.
+
+Graph inputs:
+    input_ids                  int64 (batch, sequence)
+    position_ids               int64 (batch, sequence), absolute; column -1 + 1 is the total length
+    past_key_values.{i}.key    float32 (batch, n_kv_head, past, head_dim), one pair a layer
+    past_key_values.{i}.value
+Graph outputs:
+    logits                     float32 (batch, sequence, vocab_size)
+    present.{i}.key            float32 (batch, n_kv_head, present, head_dim)
+    present.{i}.value
+
+In the engine target past and present may be one buffer of fixed capacity: rows at and beyond the
+first position of the call are not read, rows of the new tokens are written in place. In the
+portable target present is past and the new rows concatenated.
+"""
+
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+
+INPUT_IDS: Final = "input_ids"
+POSITION_IDS: Final = "position_ids"
+LOGITS: Final = "logits"
+
+ENGINE: Final = "engine"
+PORTABLE: Final = "portable"
+
+# metadata_props keys
+META_FORMAT_VERSION: Final = "edgegpt.format_version"
+META_TARGET: Final = "edgegpt.target"  # engine | portable
+META_CONFIG: Final = "edgegpt.config"  # YAML text of ModelConfig
+META_TOKENIZER: Final = "edgegpt.tokenizer"  # text of tokenizer.json
+META_PRECISION: Final = "edgegpt.precision"  # fp32, later int8 and int4
+META_RECIPE: Final = "edgegpt.recipe"  # JSON: how weights were quantised; {} for fp32
+META_WEIGHTS_SHA256: Final = "edgegpt.weights_sha256"  # of the checkpoint's model.safetensors
+META_DATA_SHA256: Final = "edgegpt.data_sha256"  # of NAME.onnx.data; absent when weights are inside
+META_EVIDENCE: Final = "edgegpt.evidence"  # JSON: what verification measured
+META_SAMPLING: Final = "edgegpt.sampling"  # JSON: sampling defaults of this model
+META_TOOL: Final = "edgegpt.tool"  # "edgegpt 0.1.0, torch 2.13.0, ..."
+
+# Above this many bytes of weights they move to NAME.onnx.data.
+EXTERNAL_DATA_BYTES: Final = 200 * 1000 * 1000
+
+
+def past_names(layer: int) -> tuple[str, str]:
+    """Graph input names of one layer's cached keys and values."""
+    return f"past_key_values.{layer}.key", f"past_key_values.{layer}.value"
+
+
+def present_names(layer: int) -> tuple[str, str]:
+    """Graph output names of one layer's updated keys and values."""
+    return f"present.{layer}.key", f"present.{layer}.value"

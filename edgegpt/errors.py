@@ -1,0 +1,49 @@
+"""The errors a user of edgegpt may meet.
+
+Every message is one sentence that holds the offending value and the way out, so that the command
+line can print it as it is and a node can send it back over a topic.
+"""
+
+
+class EdgeGPTError(Exception):
+    """Base of all errors that edgegpt raises on purpose."""
+
+
+class ConfigError(EdgeGPTError):
+    """A configuration file or value is not valid."""
+
+
+class CheckpointError(EdgeGPTError):
+    """A checkpoint folder is missing, incomplete or disagrees with its config."""
+
+
+class TokenizerError(EdgeGPTError):
+    """A tokenizer file is not one of ours, or a text or token id cannot be converted."""
+
+
+class ArtifactError(EdgeGPTError):
+    """An ONNX file is missing, damaged, foreign, or of another format version."""
+
+
+class PromptError(EdgeGPTError):
+    """A prompt cannot be answered: it is empty or does not fit into the context."""
+
+
+class SamplingError(EdgeGPTError):
+    """A sampling parameter is outside its range."""
+
+
+class NonFiniteLogitsError(EdgeGPTError):
+    """The model produced NaN or infinity; its weights or its input are broken."""
+
+
+class VerificationError(EdgeGPTError):
+    """An ONNX file does not compute what the PyTorch model computes."""
+
+
+class TrainingError(EdgeGPTError):
+    """A training run cannot start, continue or save."""
+
+
+class MissingExtraError(EdgeGPTError):
+    """A package that only a workstation needs is not installed."""

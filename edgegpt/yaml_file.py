@@ -1,0 +1,111 @@
+"""Read a YAML file into a pydantic model, and turn what is wrong with it into sentences."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pydantic
+import yaml
+
+from edgegpt.errors import ConfigError
+
+Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, plus what people expect: `1e-3` is a number, a key stands once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands there twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep=deep)
+
+
+# YAML 1.1 wants a dot in the mantissa and a sign in the exponent; YAML 1.2 and people do not.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+0123456789."),
+)
+
+
+def load_yaml(path: str | Path, model: type[Model]) -> Model:
+    """Read `path` and validate it as `model`.
+
+    Raises:
+        ConfigError: the file cannot be read, is not a YAML mapping, or does not fit the model. The
+            message names the file, every offending key and its value.
+    """
+    path = Path(path)
+    return validate(read_yaml(path), model, source=str(path))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read one YAML mapping; raises ConfigError with the file's name in it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as e:
+        raise ConfigError(f"{path} does not exist") from e
+    except IsADirectoryError as e:
+        raise ConfigError(f"{path} is a folder, expected a YAML file") from e
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path} cannot be read: {e}") from e
+    return parse_yaml(text, source=str(path))
+
+
+def parse_yaml(text: str, source: str) -> dict[str, Any]:
+    """Parse one YAML mapping; raises ConfigError that names `source` and the line."""
+    try:
+        data = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as e:
+        line = e.problem_mark.line + 1 if e.problem_mark else "?"
+        raise ConfigError(f"{source}, line {line}: not valid YAML: {e.problem}") from e
+    except yaml.YAMLError as e:
+        raise ConfigError(f"{source}: not valid YAML: {e}") from e
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: expected `key: value` lines, got {type(data).__name__}")
+    return data
+
+
+def validate(data: dict[str, Any], model: type[Model], source: str) -> Model:
+    """Validate a mapping; raises ConfigError with one line for each thing that is wrong."""
+    try:
+        return model.model_validate(data)
+    except pydantic.ValidationError as e:
+        lines = [_sentence(error, model) for error in e.errors()]
+        raise ConfigError(f"{source}: " + "; ".join(lines)) from e
+
+
+def _sentence(error: Any, model: type[pydantic.BaseModel]) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {key!r}{_nearest(error['loc'], model)}"
+    if error["type"] == "missing":
+        return f"the key {key!r} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not key:
+        return message
+    message = message.replace("Input should be", "must be", 1)
+    return f"{key} {message}, got {error['input']!r}"
+
+
+def _nearest(location: tuple[str | int, ...], model: type[pydantic.BaseModel]) -> str:
+    """`, did you mean 'n_embd'?`, or the list of valid keys where nothing is near."""
+    keys = list(_fields_at(location[:-1], model))
+    if near := difflib.get_close_matches(str(location[-1]), keys, n=1):
+        return f", did you mean {near[0]!r}?"
+    return f"; the keys are {', '.join(keys)}" if keys else ""
+
+
+def _fields_at(location: tuple[str | int, ...], model: Any) -> list[str]:
+    for part in location:
+        field = model.model_fields.get(part)
+        model = field.annotation if field else None
+        if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):
+            return []
+    return list(model.model_fields)

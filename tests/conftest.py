@@ -1,0 +1,54 @@
+"""What the tests share: one tiny model, its tokenizer, and the two as a checkpoint folder."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgegpt.checkpoint import save_checkpoint
+from edgegpt.config import ModelConfig
+from edgegpt.model import GPT
+from edgegpt.tokenizer import Tokenizer
+
+TINY = ModelConfig(vocab_size=272, block_size=48, n_layer=2, n_head=2, n_embd=32, dropout=0.1)
+
+CORPUS = [
+    "drive forward two metres and turn left",
+    "go to the kitchen, then find the red mug",
+    "say \"hello there\" and wait 5 seconds",
+    "naïve café 😀 漢字 — e\u0301",
+]
+
+
+def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:
+    """An eval-mode GPT whose biases and norms are random too, so that no mix-up can hide."""
+    torch.manual_seed(seed)
+    model = GPT(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            scale = 0.2 if parameter.dim() == 1 else 0.08
+            offset = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+            parameter.normal_(offset, scale)
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> ModelConfig:
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer() -> Tokenizer:
+    return Tokenizer.train(CORPUS * 4, vocab_size=270, split="words", mark_prompt_end=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt() -> GPT:
+    return random_gpt(TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory, tiny_gpt: GPT, tiny_tokenizer: Tokenizer) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    save_checkpoint(folder, tiny_gpt, tiny_tokenizer)
+    return folder
