@@ -1,0 +1,57 @@
+"""`edgegpt`: one thin file a command; this one gathers them and turns errors into exit codes.
+
+Exit codes: 0 done, 1 a check fell short, 2 bad input.
+"""
+
+import os
+import sys
+
+import typer
+from typer.exceptions import TyperException
+
+from edgegpt.cli.train import train
+from edgegpt.errors import EdgeGPTError, VerificationError
+
+app = typer.Typer(
+    name="edgegpt",
+    help="Put a small GPT on a robot: train, export to ONNX with proof, run, and hold it to budgets.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (train,):
+    app.command()(command)
+
+
+@app.callback()
+def _main() -> None:
+    pass
+
+
+def run() -> None:
+    """Entry point of the `edgegpt` command."""
+    sys.exit(main())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; what is wrong is one sentence on stderr."""
+    try:
+        code = app(args=arguments, prog_name="edgegpt", standalone_mode=False)
+    except typer.Exit as e:
+        return e.exit_code
+    except TyperException as e:  # wrong arguments
+        print(f"edgegpt: {e.format_message()}", file=sys.stderr)
+        return e.exit_code
+    except EdgeGPTError as e:
+        print(f"edgegpt: {e}", file=sys.stderr)
+        return 1 if isinstance(e, VerificationError) else 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("edgegpt: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as e:
+        print(f"edgegpt: {e.filename or 'input or output'}: {e.strerror or e}", file=sys.stderr)
+        return 2
+    return int(code or 0)

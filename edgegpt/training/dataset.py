@@ -1,0 +1,159 @@
+"""Examples as token ids, and the batches that training takes from them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgegpt.errors import TrainingError
+from edgegpt.tokenizer import Tokenizer
+from edgegpt.training.run_config import Source
+
+IGNORE: Final = -100  # a target that does not count, as in torch's cross_entropy
+_POOL: Final = 8192  # examples that are sorted by length together
+
+Ints = NDArray[np.int64]
+
+
+class Pair(NamedTuple):
+    """One example; a plain text is a completion without a prompt."""
+
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples end to end: `ids[offsets[i]:offsets[i + 1]]` is one, its first `prompts[i]` ids the prompt."""
+
+    ids: NDArray[np.uint16] | NDArray[np.int32]
+    offsets: Ints
+    prompts: Ints
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each example."""
+        lengths: Ints = np.diff(self.offsets)
+        return lengths
+
+
+def read_pairs(source: Source, folder: Path) -> list[Pair]:
+    """Read or generate the examples of one source; paths are relative to `folder`.
+
+    Raises:
+        TrainingError: the file is missing, empty, or a line is not {"prompt": str, "completion": str}.
+    """
+    if source.generator is not None:
+        from edgegpt.training import robot_commands
+
+        examples = robot_commands.generate(source.split, source.examples, source.seed)
+        return [Pair(*example) for example in examples]
+    assert source.path is not None  # Source holds one of the two
+    path = folder / source.path
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise TrainingError(f"{path} cannot be read: {e}") from e
+    pairs = [Pair("", text)] if path.suffix == ".txt" else list(parse_jsonl(text, str(path)))
+    if not any(pair.completion for pair in pairs):
+        raise TrainingError(f"{path} holds no examples")
+    return pairs
+
+
+def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
+    """Parse lines of {"prompt", "completion"}; raises TrainingError naming `source` and the line."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            pair = Pair(row["prompt"], row["completion"])
+        except (ValueError, TypeError, KeyError) as e:
+            raise _bad_line(source, number, line) from e
+        if not (isinstance(pair.prompt, str) and isinstance(pair.completion, str)):
+            raise _bad_line(source, number, line)
+        yield pair
+
+
+def _bad_line(source: str, number: int, line: str) -> TrainingError:
+    expected = '{"prompt": "...", "completion": "..."}'
+    return TrainingError(f"{source}, line {number}: expected {expected}, got {line[:80]!r}")
+
+
+def encode(pairs: Sequence[Pair], tokenizer: Tokenizer, block_size: int) -> Dataset:
+    """Encode pairs as prompt, completion, end of text; text is cut into windows of block_size.
+
+    Raises:
+        TrainingError: a pair is longer than block_size.
+    """
+    rows: list[list[int]] = []
+    prompts: list[int] = []
+    for pair in pairs:
+        prompt = tokenizer.encode_prompt(pair.prompt) if pair.prompt else []
+        ids = [*prompt, *tokenizer.encode(pair.completion), tokenizer.eos_id]
+        if not prompt:
+            # A window's last id is only ever a target, so the next window starts with it.
+            windows = [ids[i : i + block_size + 1] for i in range(0, len(ids) - 1, block_size)]
+            rows.extend(windows)
+            prompts.extend(1 for _ in windows)
+            continue
+        if len(ids) > block_size:
+            raise TrainingError(
+                f"an example has {len(ids)} tokens but block_size is {block_size}: {pair.prompt[:60]!r}"
+            )
+        rows.append(ids)
+        prompts.append(len(prompt))
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    flat = np.concatenate([np.asarray(row, dtype=np.int32) for row in rows])
+    dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32
+    return Dataset(flat.astype(dtype), offsets, np.asarray(prompts, dtype=np.int64))
+
+
+def batches(lengths: Ints, batch_tokens: int, seed: int) -> Iterator[Ints]:
+    """Endless batches of example numbers, epoch after epoch, each epoch in a new order.
+
+    Examples of like length share a batch, so that little of it is padding; a batch holds as many as
+    fit into batch_tokens, at least one.
+    """
+    for epoch in range(2**31):
+        rng = np.random.default_rng((seed, epoch))
+        order = rng.permutation(len(lengths))
+        cut: list[Ints] = []
+        for start in range(0, len(order), _POOL):
+            pool = order[start : start + _POOL]
+            cut.extend(_cut(pool[np.argsort(lengths[pool], kind="stable")], lengths, batch_tokens))
+        for index in rng.permutation(len(cut)):
+            yield cut[index]
+
+
+def _cut(by_length: Ints, lengths: Ints, batch_tokens: int) -> Iterator[Ints]:
+    """Cut a row of examples, shortest first, into batches of at most batch_tokens padded tokens."""
+    starts = [0]
+    for i, example in enumerate(by_length):
+        if i > starts[-1] and (i + 1 - starts[-1]) * lengths[example] > batch_tokens:
+            starts.append(i)
+    for start, end in pairwise([*starts, len(by_length)]):
+        yield by_length[start:end]
+
+
+def collate(dataset: Dataset, examples: Ints) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (B, T), int64; padding and prompts are IGNORE in the targets."""
+    width = int(dataset.lengths[examples].max()) - 1
+    inputs = np.zeros((len(examples), width), dtype=np.int64)
+    targets = np.full((len(examples), width), IGNORE, dtype=np.int64)
+    for row, example in enumerate(examples):
+        ids = dataset.ids[dataset.offsets[example] : dataset.offsets[example + 1]]
+        prompt = dataset.prompts[example]
+        inputs[row, : len(ids) - 1] = ids[:-1]
+        targets[row, prompt - 1 : len(ids) - 1] = ids[prompt:]
+    return torch.from_numpy(inputs), torch.from_numpy(targets)

@@ -1,0 +1,232 @@
+"""The training loop: AdamW, warm-up and cosine, clipping, validation, and a state to resume from."""
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+from torch.nn import functional as F
+
+from edgegpt.atomic import atomic_write
+from edgegpt.checkpoint import save_checkpoint
+from edgegpt.errors import TrainingError
+from edgegpt.model import GPT
+from edgegpt.tokenizer import Tokenizer
+from edgegpt.training.dataset import IGNORE, Dataset, Ints, batches, collate, encode, read_pairs
+from edgegpt.training.interrupt import deferred_interrupt
+from edgegpt.training.run_config import RunConfig
+
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its info lines are not for users
+
+STATE: Final = "training_state.ckpt"
+_DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_VALIDATION_TOKENS: Final = 16_384  # a batch without gradients may be larger
+
+
+@dataclass(frozen=True)
+class Validation:
+    """One validation set: mean loss a completion token in nats, and the share of whole answers right."""
+
+    loss: float
+    exact_match: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a run has to tell after a step; validations are empty between validations."""
+
+    step: int
+    steps: int
+    loss: float
+    learning_rate: float
+    tokens_per_second: float
+    validations: dict[str, Validation]
+
+
+def train(
+    run: RunConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_stage: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Train one model and return the checkpoint folder; paths in `run` are relative to `folder`.
+
+    Ctrl-C ends the step under way, saves the state and raises KeyboardInterrupt, so that `resume`
+    loses nothing.
+
+    Raises:
+        TrainingError: data cannot be read, or an unfinished run is there and resume is False, or
+            resume is True and none is there or it is of another run.
+    """
+    out = folder / run.out
+    state_path = out / STATE
+    _check_state(state_path, resume)
+    if run.threads:
+        torch.set_num_threads(run.threads)
+    precision: Any = "bf16-mixed" if run.precision == "bf16" else "32-true"
+    fabric = Fabric(accelerator="auto", devices=1, precision=precision)
+    torch.manual_seed(run.seed)
+
+    on_stage("reading examples")
+    train_pairs = read_pairs(run.train, folder)
+    validation_pairs = {name: read_pairs(source, folder) for name, source in run.validation.items()}
+    on_stage("training the tokenizer")
+    tokenizer = Tokenizer.train(
+        (text for pair in train_pairs for text in pair),
+        run.model.vocab_size,
+        split=run.tokenizer_split,
+        mark_prompt_end=any(pair.prompt for pair in train_pairs),
+    )
+    on_stage("encoding examples")
+    dataset = encode(train_pairs, tokenizer, run.model.block_size)
+    validations = {
+        name: encode(pairs, tokenizer, run.model.block_size) for name, pairs in validation_pairs.items()
+    }
+
+    gpt = GPT(run.model, gradient_checkpointing=run.gradient_checkpointing)
+    model, optimizer = fabric.setup(gpt, _optimizer(gpt, run))
+    state: dict[str, Any] = {
+        "model": model,
+        "optimizer": optimizer,
+        "step": 0,
+        "run": run.model_dump(mode="json"),
+    }
+    if resume:
+        _resume(fabric, state_path, state)
+    out.mkdir(parents=True, exist_ok=True)
+    on_stage("training")
+    with deferred_interrupt() as interrupted:
+        for progress in _steps(run, fabric, state, dataset, validations):
+            on_progress(progress)
+            if progress.step < run.steps and (progress.validations or interrupted.is_set()):
+                _save_state(fabric, state_path, state)
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+    save_checkpoint(out, gpt, tokenizer, _DTYPES[run.stored_weights])
+    state_path.unlink(missing_ok=True)
+    return out
+
+
+def learning_rate(run: RunConfig, step: int) -> float:
+    """Linear warm-up to the peak, then half a cosine down to 0 (Loshchilov and Hutter 2017)."""
+    if step < run.warmup_steps:
+        return run.learning_rate * (step + 1) / run.warmup_steps
+    done = (step - run.warmup_steps) / (run.steps - run.warmup_steps)
+    return run.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _optimizer(model: GPT, run: RunConfig) -> torch.optim.AdamW:
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [
+        {"params": matrices, "weight_decay": run.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=run.learning_rate, betas=(0.9, run.beta2), fused=True)
+
+
+def _steps(
+    run: RunConfig, fabric: Fabric, state: dict[str, Any], dataset: Dataset, validations: dict[str, Dataset]
+) -> Iterator[Progress]:
+    model, optimizer = state["model"], state["optimizer"]
+    model.train()
+    started, tokens = time.perf_counter(), 0
+    first = state["step"]
+    for examples in islice(batches(dataset.lengths, run.batch_tokens, run.seed), first, run.steps):
+        step = state["step"]
+        # Each step draws its dropout from its own seed, so that a resumed run draws the same.
+        torch.manual_seed(run.seed * 1_000_003 + step)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(run, step)
+        inputs, targets = (fabric.to_device(t) for t in collate(dataset, examples))
+        loss = _loss(model(inputs), targets)
+        if not math.isfinite(value := loss.item()):
+            raise TrainingError(
+                f"the loss is {value} at step {step}; lower learning_rate {run.learning_rate}"
+            )
+        fabric.backward(loss)
+        fabric.clip_gradients(model, optimizer, max_norm=run.gradient_clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        state["step"] = step + 1
+        tokens += inputs.numel()
+        due = (step + 1) % run.validate_every == 0 or step + 1 == run.steps
+        yield Progress(
+            step=step + 1,
+            steps=run.steps,
+            loss=value,
+            learning_rate=learning_rate(run, step),
+            tokens_per_second=tokens / (time.perf_counter() - started),
+            validations={name: validate(fabric, model, data) for name, data in validations.items()}
+            if due
+            else {},
+        )
+
+
+def _validate_all(fabric: Fabric, model: Any, sets: dict[str, Dataset]) -> dict[str, Validation]:
+    return {name: validate(fabric, model, dataset) for name, dataset in sets.items()}
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORE)
+
+
+@torch.no_grad()
+def validate(fabric: Fabric, model: Any, dataset: Dataset) -> Validation:
+    """Loss and exact match of one set.
+
+    An answer counts as right when every token is the most likely one after the true tokens before
+    it, which is the same as greedy decoding writing exactly this answer.
+    """
+    model.eval()
+    loss, count, right = 0.0, 0, 0
+    for examples in _in_order(dataset):
+        inputs, targets = (fabric.to_device(t) for t in collate(dataset, examples))
+        logits = model(inputs)
+        counted = targets != IGNORE
+        loss += _loss(logits, targets).item() * int(counted.sum())
+        count += int(counted.sum())
+        right += int(((logits.argmax(-1) == targets) | ~counted).all(dim=1).sum())
+    model.train()
+    return Validation(loss / count, right / len(dataset))
+
+
+def _in_order(dataset: Dataset) -> Iterator[Ints]:
+    by_length = np.argsort(dataset.lengths, kind="stable")
+    size = max(1, _VALIDATION_TOKENS // int(dataset.lengths.max()))
+    return (by_length[start : start + size] for start in range(0, len(by_length), size))
+
+
+def _check_state(path: Path, resume: bool) -> None:
+    if resume and not path.is_file():
+        raise TrainingError(f"there is no unfinished run to resume: {path} does not exist")
+    if not resume and path.is_file():
+        raise TrainingError(f"{path} is an unfinished run; continue it with --resume or delete the file")
+
+
+def _resume(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
+    try:
+        saved = fabric.load(path)["run"]
+    except Exception as e:  # a damaged file raises whatever torch's reader trips over
+        raise TrainingError(f"{path} cannot be resumed, delete it to start again: {e}") from e
+    if different := [key for key, value in state["run"].items() if saved.get(key) != value]:
+        raise TrainingError(
+            f"{path} is of a run with other values of {', '.join(different)}; delete it to start again"
+        )
+    fabric.load(path, state)
+
+
+def _save_state(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
+    with atomic_write(path) as temporary:
+        fabric.save(os.fspath(temporary), state)

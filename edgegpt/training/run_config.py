@@ -1,0 +1,76 @@
+"""A training run as a file: `edgegpt train RUN.yaml`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from edgegpt.config import ModelConfig
+from edgegpt.yaml_file import load_yaml
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0.0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Source(_Strict):
+    """Where examples come from: a file, or a generator that is part of the project."""
+
+    path: str | None = Field(
+        None, description="A .jsonl of {prompt, completion}, or a .txt; relative to the run file."
+    )
+    generator: Literal["robot_commands"] | None = Field(None, description="Generate examples.")
+    split: Literal["train", "unseen_phrasings", "unseen_objects"] = Field(
+        "train", description="Of the generator: which phrasings and objects."
+    )
+    examples: Count = Field(10_000, description="Of the generator: how many.")
+    seed: int = Field(0, description="Of the generator.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Source":
+        if (self.path is None) == (self.generator is None):
+            raise ValueError("give either path or generator")
+        if self.path is not None and Path(self.path).suffix not in (".jsonl", ".txt"):
+            raise ValueError(f"path must end in .jsonl or .txt, got {self.path!r}")
+        return self
+
+
+class RunConfig(_Strict):
+    """Everything that decides what a run trains; the same file gives the same model."""
+
+    model_config = ConfigDict(title="edgegpt training run")
+
+    out: str = Field(description="Checkpoint folder to write; relative to the run file.")
+    model: ModelConfig = Field(description="Shape of the model; the tokenizer is trained to vocab_size.")
+    tokenizer_split: Literal["gpt2", "words"] = Field(
+        "gpt2", description="gpt2 joins a space to the next word; words keeps spaces, words and digits apart."
+    )
+    train: Source = Field(description="Training examples.")
+    validation: dict[str, Source] = Field(description="Named validation sets.")
+    seed: int = Field(0, description="Of weights, batches and dropout.")
+    steps: Count = Field(description="Optimiser steps.")
+    batch_tokens: Count = Field(description="Tokens in a batch, padding included.")
+    learning_rate: Positive = Field(description="Peak learning rate of AdamW.")
+    warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up; a cosine down to 0 follows.")
+    weight_decay: float = Field(0.1, ge=0.0, description="Of matrices; biases and norms have none.")
+    beta2: float = Field(0.99, gt=0.0, lt=1.0, description="AdamW's second beta.")
+    gradient_clip: Positive = Field(1.0, description="Largest norm of the gradient.")
+    gradient_checkpointing: bool = Field(False, description="Less memory, more time.")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="Arithmetic of matrix products.")
+    stored_weights: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="Of model.safetensors.")
+    validate_every: Count = Field(500, description="Steps between validations; each saves the state.")
+    threads: int = Field(0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+
+    @model_validator(mode="after")
+    def _warmup_ends(self) -> "RunConfig":
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps must be below steps, got {self.warmup_steps} and {self.steps}")
+        return self
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> "RunConfig":
+        """Read a run file; raises ConfigError naming file, key and value."""
+        return load_yaml(path, cls)

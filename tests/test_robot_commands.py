@@ -1,0 +1,230 @@
+"""What the training data of `rover` promises."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from random import Random
+
+import jsonschema
+import pytest
+
+from edgegpt.training import robot_commands
+from edgegpt.training.robot_commands import (
+    SPLITS,
+    generate,
+    numbers,
+    objects,
+    out_of_scope,
+    phrasings,
+    templates,
+    words,
+)
+from edgegpt.training.robot_commands.__main__ import main
+from edgegpt.training.robot_commands.commands import TEMPLATES
+
+COUNT = 3000
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return {split: list(generate(split, COUNT, seed=11)) for split in SPLITS}
+
+
+@pytest.fixture(scope="module")
+def train_prompts():
+    return [example.prompt for example in generate("train", 20_000, seed=12)]
+
+
+def commands_of(example):
+    return json.loads(example.completion)["commands"]
+
+
+def objects_of(example):
+    return [c[key] for c in commands_of(example) for key in ("object", "on") if key in c]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_completion_is_valid_and_compact(examples, split):
+    schema = robot_commands.schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    order = {
+        options["properties"]["action"]["const"]: list(options["properties"])
+        for options in schema["properties"]["commands"]["items"]["anyOf"]
+    }
+    for example in examples[split]:
+        answer = json.loads(example.completion)
+        validator.validate(answer)
+        assert example.completion == json.dumps(answer, separators=(",", ":"))
+        assert "\\" not in example.completion
+        assert "\n" not in example.prompt
+        assert 0 < len(example.prompt) <= 220
+        for command in answer["commands"]:
+            assert list(command) == order[command["action"]]
+            for number in (command.get("distance_m"), command.get("seconds")):
+                assert number is None or (
+                    number == round(number, 2) and not (isinstance(number, float) and number.is_integer())
+                )
+
+
+def test_all_ten_actions_are_taught(examples):
+    for split in SPLITS:
+        assert {c["action"] for e in examples[split] for c in commands_of(e)} == set(phrasings.PHRASINGS)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_shorter_run_is_the_beginning_of_a_longer_one(examples, split):
+    assert list(generate(split, 200, seed=11)) == examples[split][:200]
+    assert list(generate(split, 200, seed=13)) != examples[split][:200]
+
+
+def test_examples_do_not_depend_on_hash_randomisation():
+    code = "from edgegpt.training.robot_commands import *; print([list(generate(s, 50, 3)) for s in SPLITS])"
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_copied_texts_stand_in_the_prompt_letter_by_letter(examples, split):
+    for example in examples[split]:
+        for command in commands_of(example):
+            for key in ("object", "on", "text"):
+                assert command.get(key, "") in example.prompt, example
+
+
+@pytest.mark.parametrize("group", [*TEMPLATES, "out of scope"])
+def test_held_out_templates_are_new_phrasings_of_known_words(group):
+    variants = out_of_scope.PAIRS if group == "out of scope" else TEMPLATES[group]
+    train = {t for kept, _ in variants.values() for t in kept}
+    held = {t for _, out in variants.values() for t in out}
+    assert 0.04 < len(held) / len(train | held) < 0.2
+    assert set().union(*map(templates.vocabulary, held)) <= set().union(*map(templates.vocabulary, train))
+    said = set().union(*map(templates.expansions, train))
+    assert not said & set().union(*map(templates.expansions, held))
+
+
+def test_no_validation_prompt_occurs_in_training(examples, train_prompts):
+    seen = set(train_prompts)
+    for split in ("unseen_phrasings", "unseen_objects"):
+        assert not [e.prompt for e in examples[split] if e.prompt in seen]
+
+
+def test_held_out_nouns_never_occur_in_training(train_prompts):
+    held = {
+        word
+        for text in (words.HELD_OUT_NOUNS, words.HELD_OUT_SURFACES)
+        for p in words.phrases(text)
+        for word in p.rstrip("*").split()
+    }
+    assert len(held) >= 60
+    kept = {
+        word
+        for text in (words.TRAIN_NOUNS, words.TRAIN_SURFACES)
+        for p in words.phrases(text)
+        for word in p.rstrip("*").split()
+    }
+    assert len(kept) >= 250
+    assert not held & kept
+    assert not held & {word for prompt in train_prompts for word in re.findall("[a-z]+", prompt.lower())}
+
+
+def test_invented_words_follow_the_crc_rule(examples):
+    rng = Random(1)
+    assert all(objects.held_out(objects.invent(rng, True)) for _ in range(200))
+    assert not any(objects.held_out(objects.invent(rng, False)) for _ in range(200))
+    for split in SPLITS:
+        invented = {
+            w for e in examples[split] for o in objects_of(e) for w in o.split() if w not in objects.TAKEN
+        }
+        assert len(invented) > 500
+        assert {objects.held_out(w) for w in invented} == {split == "unseen_objects"}
+
+
+def test_every_unseen_objects_example_names_a_new_object(examples):
+    held = {
+        p.rstrip("*") for text in (words.HELD_OUT_NOUNS, words.HELD_OUT_SURFACES) for p in words.phrases(text)
+    }
+    for example in examples["unseen_objects"]:
+        named = objects_of(example)
+        assert named
+        for name in named:
+            assert any(name == noun or name.endswith(" " + noun) for noun in held) or objects.held_out(
+                name.split()[-1]
+            ), example
+
+
+def test_half_of_the_training_examples_with_objects_hold_an_invented_word(examples):
+    named = [objects_of(e) for e in examples["train"] if objects_of(e)]
+    strange = [n for n in named if any(w not in objects.TAKEN for o in n for w in o.split())]
+    assert 0.45 < len(strange) / len(named) < 0.75
+
+
+def test_distribution_of_command_counts(examples):
+    for split in ("train", "unseen_phrasings"):
+        counts = Counter(len(commands_of(e)) for e in examples[split])
+        assert 0.06 < counts[0] / COUNT < 0.1
+        for commands, share in ((1, 0.5), (2, 0.25), (3, 0.15), (4, 0.1)):
+            assert abs(counts[commands] / (COUNT - counts[0]) - share) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("half_feet", "metres"), [(1, 0.15), (2, 0.3), (5, 0.76), (6, 0.91), (20, 3.05), (64, 9.75)]
+)
+def test_feet_become_metres(half_feet, metres):
+    assert numbers.number(numbers.feet_to_hundredths(half_feet)) == metres
+
+
+def test_quantities_in_prompts_mean_what_they_say():
+    plain = re.compile(
+        r"^(?:move|drive|go|roll|travel) forward (\d+(?:\.\d+)?) ?"
+        r"(m|cm|ft|metres?|meters?|centimetres?|centimeters?|feet|foot)[.!]?$"
+    )
+    factor = {"m": 1, "c": 0.01, "f": 0.3048}
+    seen = Counter()
+    for prompt, completion in generate("train", 40_000, seed=14):
+        if match := plain.match(prompt.lower()):
+            amount, unit = match.groups()
+            if completion == '{"commands":[]}':
+                assert float(amount) * factor[unit[0]] > 10
+                continue
+            (command,) = json.loads(completion)["commands"]
+            assert command["distance_m"] == round(float(amount) * factor[unit[0]] + 1e-9, 2), prompt
+            seen[unit[0]] += 1
+    assert len(seen) == 3
+
+
+def test_numbers_in_words():
+    assert numbers.in_words(35) == "thirty five"
+    assert numbers.in_words(120, hundred="a hundred") == "a hundred and twenty"
+    assert numbers.decimal_words(205) == "two point zero five"
+    rng = Random(2)
+    halves = {numbers.fraction_words(rng, 250, "metre", "metres") for _ in range(50)}
+    assert halves == {"two and a half metres"}
+    assert numbers.fraction_words(rng, 50, "metre", "metres") == "half a metre"
+
+
+def test_the_command_line_writes_json_lines(tmp_path):
+    out = tmp_path / "some.jsonl"
+    assert main(["--split", "unseen_objects", "--count", "20", "--seed", "3", "--out", str(out)]) == 0
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert rows == [e._asdict() for e in generate("unseen_objects", 20, seed=3)]
+    assert [path.name for path in tmp_path.iterdir()] == ["some.jsonl"]
+
+
+def test_the_command_line_refuses_in_one_sentence(tmp_path, capsys):
+    assert main(["--split", "test", "--count", "20", "--out", str(tmp_path / "a")]) == 2
+    assert "got 'test'" in capsys.readouterr().err
+    assert main(["--count", "-1", "--out", str(tmp_path / "a")]) == 2
+    assert "got -1" in capsys.readouterr().err
+    assert main(["--count", "1", "--out", str(tmp_path / "no" / "a")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

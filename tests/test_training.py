@@ -1,0 +1,191 @@
+import json
+import os
+import signal
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgegpt.checkpoint import load_checkpoint
+from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError, TrainingError
+from edgegpt.tokenizer import Tokenizer
+from edgegpt.training.dataset import IGNORE, Pair, batches, collate, encode, parse_jsonl, read_pairs
+from edgegpt.training.loop import STATE, Progress, learning_rate, train
+from edgegpt.training.run_config import RunConfig, Source
+
+MODEL = {"vocab_size": 300, "block_size": 64, "n_layer": 1, "n_head": 2, "n_embd": 16, "dropout": 0.1}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunConfig:
+    rows = [{"prompt": f"count to {n}", "completion": " ".join(map(str, range(n)))} for n in range(1, 9)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return RunConfig(
+        out="checkpoint",
+        model=ModelConfig(**MODEL),
+        tokenizer_split="words",
+        train=Source(path="pairs.jsonl"),
+        validation={"same": Source(path="pairs.jsonl")},
+        steps=6,
+        batch_tokens=128,
+        learning_rate=1e-3,
+        warmup_steps=2,
+        validate_every=2,
+        threads=1,
+    )
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(folder).model.state_dict()
+
+
+def test_the_same_run_gives_the_same_model(run: RunConfig, tmp_path: Path) -> None:
+    first = train(run, tmp_path)
+    second = train(run.model_copy(update={"out": "again"}), tmp_path)
+    assert all(torch.equal(a, weights(second)[name]) for name, a in weights(first).items())
+
+
+def test_an_interrupted_run_resumes_to_the_very_same_model(run: RunConfig, tmp_path: Path) -> None:
+    whole = train(run, tmp_path)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    halves = run.model_copy(update={"out": "halves"})
+    with pytest.raises(KeyboardInterrupt):
+        train(halves, tmp_path, on_progress=interrupt)
+    assert (tmp_path / "halves" / STATE).is_file()
+    with pytest.raises(TrainingError, match="unfinished run"):
+        train(halves, tmp_path)
+    with pytest.raises(TrainingError, match="other values of learning_rate"):
+        train(halves.model_copy(update={"learning_rate": 0.5}), tmp_path, resume=True)
+    resumed = train(halves, tmp_path, resume=True)
+    assert all(torch.equal(a, weights(resumed)[name]) for name, a in weights(whole).items())
+    assert not (tmp_path / "halves" / STATE).exists()
+
+
+def test_training_lowers_the_loss_and_reports_each_validation(run: RunConfig, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    train(run.model_copy(update={"steps": 60, "learning_rate": 1e-2}), tmp_path, on_progress=seen.append)
+    assert seen[-1].loss < 0.5 * seen[0].loss
+    assert [p.step for p in seen if p.validations] == list(range(2, 61, 2))
+    assert seen[-1].validations["same"].loss < seen[1].validations["same"].loss
+
+
+def test_a_text_trains_too(run: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the robot drives to the kitchen and back. " * 40)
+    text = Source(path="text.txt")
+    out = train(run.model_copy(update={"train": text, "validation": {"text": text}}), tmp_path)
+    assert load_checkpoint(out).tokenizer.prompt_suffix == ()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_weights_are_stored_as_asked(run: RunConfig, tmp_path: Path, dtype: str) -> None:
+    from safetensors.torch import load_file
+
+    out = train(run.model_copy(update={"steps": 3, "stored_weights": dtype}), tmp_path)
+    stored = {tensor.dtype for tensor in load_file(out / "model.safetensors").values()}
+    assert stored == {{"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]}
+
+
+def test_nothing_to_resume_is_said(run: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no unfinished run to resume"):
+        train(run, tmp_path, resume=True)
+
+
+def test_a_damaged_state_is_said(run: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / STATE).write_bytes(b"not a checkpoint")
+    with pytest.raises(TrainingError, match="cannot be resumed"):
+        train(run, tmp_path, resume=True)
+
+
+def test_a_diverging_run_stops_with_the_step(run: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="the loss is nan at step"):
+        train(run.model_copy(update={"learning_rate": 1e30, "steps": 50}), tmp_path)
+
+
+def test_only_the_completion_and_its_end_count(tiny_tokenizer: Tokenizer) -> None:
+    dataset = encode([Pair("turn left", "ok"), Pair("stop", "done now")], tiny_tokenizer, 48)
+    inputs, targets = collate(dataset, np.array([0, 1]))
+    for row, completion in enumerate(["ok", "done now"]):
+        counted = targets[row][targets[row] != IGNORE].tolist()
+        assert counted == [*tiny_tokenizer.encode(completion), tiny_tokenizer.eos_id]
+    assert inputs.shape == targets.shape
+
+
+def test_windows_of_a_text_predict_each_token_once(tiny_tokenizer: Tokenizer) -> None:
+    text = "drive forward two metres and turn left. " * 9
+    dataset = encode([Pair("", text)], tiny_tokenizer, 48)
+    assert dataset.lengths.max() == 49
+    targets = [collate(dataset, np.array([i]))[1][0] for i in range(len(dataset))]
+    predicted = [t for row in targets for t in row.tolist() if t != IGNORE]
+    assert predicted == [*tiny_tokenizer.encode(text), tiny_tokenizer.eos_id][1:]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(2, 60), min_size=1, max_size=80), st.integers(16, 200), st.integers(0, 5))
+def test_an_epoch_takes_each_example_once_and_fits_the_budget(
+    lengths: list[int], batch_tokens: int, seed: int
+) -> None:
+    array = np.array(lengths)
+    taken: list[int] = []
+    for batch in batches(array, batch_tokens, seed):
+        assert len(batch) == 1 or len(batch) * array[batch].max() <= batch_tokens
+        taken.extend(batch.tolist())
+        if len(taken) >= len(lengths):
+            break
+    assert sorted(taken) == list(range(len(lengths)))
+
+
+def test_epochs_differ_and_a_seed_repeats() -> None:
+    lengths = np.full(64, 10)
+    two_epochs = [batch.tolist() for batch in islice(batches(lengths, 100, seed=1), 14)]
+    assert two_epochs == [batch.tolist() for batch in islice(batches(lengths, 100, seed=1), 14)]
+    assert two_epochs[:7] != two_epochs[7:]
+
+
+def test_the_learning_rate_warms_up_and_falls_to_nothing(run: RunConfig) -> None:
+    rates = [learning_rate(run, step) for step in range(run.steps + 1)]
+    assert rates[0] == run.learning_rate / 2
+    assert max(rates) == rates[2] == run.learning_rate
+    assert rates[-1] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "line", ["not json", "[1, 2]", '{"prompt": "x"}', '{"prompt": 1, "completion": "x"}', "3", "null"]
+)
+def test_a_bad_jsonl_line_is_named(line: str) -> None:
+    with pytest.raises(TrainingError, match=r"data\.jsonl, line 2: expected"):
+        list(parse_jsonl('{"prompt": "a", "completion": "b"}\n' + line, "data.jsonl"))
+
+
+def test_missing_empty_and_overlong_examples_are_said(tmp_path: Path, tiny_tokenizer: Tokenizer) -> None:
+    with pytest.raises(TrainingError, match=r"nowhere\.jsonl cannot be read"):
+        read_pairs(Source(path="nowhere.jsonl"), tmp_path)
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(TrainingError, match="holds no examples"):
+        read_pairs(Source(path="empty.jsonl"), tmp_path)
+    with pytest.raises(TrainingError, match="tokens but block_size is 48"):
+        encode([Pair("left " * 30, "ok")], tiny_tokenizer, 48)
+
+
+def test_a_source_is_a_file_or_a_generator() -> None:
+    for wrong in ({}, {"path": "a.jsonl", "generator": "robot_commands"}, {"path": "a.csv"}):
+        with pytest.raises(ValueError, match=r"either path or generator|must end in"):
+            Source(**wrong)
+
+
+def test_the_shipped_run_file_loads_and_its_mistakes_are_named(tmp_path: Path) -> None:
+    rover = Path(__file__).parents[1] / "configs" / "training" / "rover.yaml"
+    assert RunConfig.from_yaml(rover).train.generator == "robot_commands"
+    broken = tmp_path / "run.yaml"
+    broken.write_text(rover.read_text().replace("n_layer: 4", "n_layers: 4"))
+    with pytest.raises(ConfigError, match=r"unknown key 'model.n_layers', did you mean 'n_layer'\?"):
+        RunConfig.from_yaml(broken)
