@@ -1,0 +1,57 @@
+"""Put a small GPT on a robot.
+
+The public names are loaded when they are first used, so that `import edgegpt` costs next to nothing
+and a program that only reads a config loads no onnxruntime.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgegpt.config import ModelConfig
+    from edgegpt.engine import Engine
+    from edgegpt.errors import EdgeGPTError
+    from edgegpt.generator import TextGenerator, load
+    from edgegpt.reply import Reply
+    from edgegpt.sampling import SamplingParams
+
+    __version__: str
+
+__all__ = [
+    "EdgeGPTError",
+    "Engine",
+    "ModelConfig",
+    "Reply",
+    "SamplingParams",
+    "TextGenerator",
+    "__version__",
+    "load",
+]
+
+_HOME = {
+    "EdgeGPTError": "edgegpt.errors",
+    "Engine": "edgegpt.engine",
+    "ModelConfig": "edgegpt.config",
+    "Reply": "edgegpt.reply",
+    "SamplingParams": "edgegpt.sampling",
+    "TextGenerator": "edgegpt.generator",
+    "load": "edgegpt.generator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("edgegpt")
+    elif name in _HOME:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'edgegpt' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

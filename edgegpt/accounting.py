@@ -1,8 +1,66 @@
-"""Exact sizes of a model from its config alone: no torch, no onnx."""
+"""Exact sizes of a model from its config alone: no torch, no onnx.
 
-from math import prod
+Symbols: D n_embd, L n_layer, V vocab_size, S block_size. Formulas:
+    parameters   Radford et al. 2019 (GPT-2): 12 D^2 + 10 D a block, 3 D more with a Q/K/V bias.
+    FLOPs        a multiply and an add are two, so a matrix of N weights costs 2 N a token; attention
+                 costs 4 D a layer for every position it looks at (Kaplan et al. 2020, section 2.1;
+                 Chowdhery et al. 2022, appendix B). Only matrix products are counted; norms, GELU,
+                 softmax and additions are little beside them.
+    cache        a key and a value of n_kv_head * head_dim a layer and token (Pope et al. 2022).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
 
 from edgegpt.config import ModelConfig
+
+# Weight-only quantisation as onnxruntime's MatMulNBits stores it: along the input, blocks of this
+# many weights share one scale; the last block of a row is padded.
+QUANT_BLOCK: Final = 128
+FLOAT_BYTES: Final = 4  # activations, cache and scales are float32 whatever the weights are
+
+
+@dataclass(frozen=True)
+class WeightBytes:
+    """Bytes of the weights in each precision; file headers and the graph come on top.
+
+    fp32 and fp16 are exact. int8 and int4 are an estimate: every linear layer's matrix in blocks of
+    128 with a float32 scale each, while embeddings (with them a tied head), norms and biases stay
+    float32.
+    """
+
+    fp32: int
+    fp16: int
+    int8: int
+    int4: int
+
+
+@dataclass(frozen=True)
+class Component:
+    """One row of the account. FLOPs are for one token, the layers of a kind added up."""
+
+    name: str
+    parameters: int
+    weight_bytes: WeightBytes
+    prefill_flops: int
+    decode_flops: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """Everything that follows from a config, for one request (a batch of one)."""
+
+    components: tuple[Component, ...]
+    total: Component
+    prompt_tokens: int  # prefill_flops is the mean over a prompt of this many tokens
+    cached_tokens: int  # decode_flops is for one token after this many
+    kv_bytes_per_token: int
+    kv_capacity: int  # tokens
+    kv_bytes: int  # of the whole cache, allocated once
+    chunk_tokens: int
+    activation_bytes: int  # peak while the last chunk of chunk_tokens fills the context
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -36,4 +94,129 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def parameter_count(config: ModelConfig) -> int:
     """Number of parameters; a tied head counts once."""
-    return sum(prod(shape) for shape in parameter_shapes(config).values())
+    return account(config).total.parameters
+
+
+def kv_cache_bytes(config: ModelConfig, tokens: int) -> int:
+    """Bytes of the float32 keys and values of `tokens` tokens."""
+    return 2 * config.n_layer * config.n_kv_head * config.head_dim * FLOAT_BYTES * tokens
+
+
+def activation_peak_bytes(config: ModelConfig, new_tokens: int, cached_tokens: int = 0) -> int:
+    """Most bytes of float32 activations alive at once while `new_tokens` go through the model.
+
+    An estimate. The tensors that one step needs together are counted: the residual stream and, in
+    attention, Q/K/V with the scores over all positions and the result; in the feed-forward network,
+    its inner layer before and after GELU; at the end, the logits of every new token. The cache,
+    the weights, kernels' scratch space and an allocator's rounding are not. A runtime that fuses
+    softmax into attention or GELU into the product in front of it needs less.
+    """
+    t, d = new_tokens, config.n_embd
+    residual = t * d
+    attention = residual + 3 * t * d + config.n_head * t * (cached_tokens + t) + t * d
+    mlp = residual + 2 * 4 * t * d
+    head = residual + t * config.vocab_size
+    return FLOAT_BYTES * max(attention, mlp, head)
+
+
+def account(
+    config: ModelConfig,
+    *,
+    prompt_tokens: int = 32,
+    cached_tokens: int | None = None,
+    kv_capacity: int | None = None,
+    chunk_tokens: int = 64,
+) -> Account:
+    """The whole account of a config.
+
+    Args:
+        config: the model.
+        prompt_tokens: length of the prompt whose prefill is counted, all scores of its square of
+            attention computed; at most block_size.
+        cached_tokens: tokens before the one whose decode is counted; the last of the context,
+            which costs most, unless given.
+        kv_capacity: tokens that the cache has room for; block_size unless given.
+        chunk_tokens: longest piece of a prompt that prefill takes at once, as the engine does unless
+            given; at most block_size.
+    """
+    prompt_tokens = min(prompt_tokens, config.block_size)
+    chunk_tokens = min(chunk_tokens, config.block_size)
+    cached_tokens = config.block_size - 1 if cached_tokens is None else cached_tokens
+    kv_capacity = config.block_size if kv_capacity is None else kv_capacity
+
+    d, v, layers = config.n_embd, config.vocab_size, config.n_layer
+    components = (
+        _component("token embedding", vectors=v * d),
+        _component("position embedding", vectors=config.block_size * d),
+        _component(
+            "attention",
+            [(3 * d, d), (d, d)],
+            vectors=4 * d if config.qkv_bias else d,
+            repeat=layers,
+            prefill_extra=4 * d * prompt_tokens,
+            decode_extra=4 * d * (cached_tokens + 1),
+        ),
+        _component("mlp", [(4 * d, d), (d, 4 * d)], vectors=5 * d, repeat=layers),
+        _component("norms", vectors=4 * d * layers + 2 * d),
+        _tied_head(config) if config.tie_embeddings else _component("head", [(v, d)]),
+    )
+    return Account(
+        components=components,
+        total=_total(components),
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+        kv_bytes_per_token=kv_cache_bytes(config, 1),
+        kv_capacity=kv_capacity,
+        kv_bytes=kv_cache_bytes(config, kv_capacity),
+        chunk_tokens=chunk_tokens,
+        activation_bytes=activation_peak_bytes(config, chunk_tokens, config.block_size - chunk_tokens),
+    )
+
+
+def _component(
+    name: str,
+    matrices: Sequence[tuple[int, int]] = (),
+    *,
+    vectors: int = 0,
+    repeat: int = 1,
+    prefill_extra: int = 0,
+    decode_extra: int = 0,
+) -> Component:
+    """`matrices` (out, in) are multiplied with every token, `vectors` are all other parameters."""
+    weights = sum(rows * columns for rows, columns in matrices)
+    parameters = repeat * (weights + vectors)
+
+    def quantised(bits: int) -> int:
+        block = QUANT_BLOCK * bits // 8 + FLOAT_BYTES  # 128 weights and their scale
+        blocks = sum(rows * ceil(columns / QUANT_BLOCK) for rows, columns in matrices)
+        return repeat * (blocks * block + vectors * FLOAT_BYTES)
+
+    return Component(
+        name=name,
+        parameters=parameters,
+        weight_bytes=WeightBytes(4 * parameters, 2 * parameters, quantised(8), quantised(4)),
+        prefill_flops=repeat * (2 * weights + prefill_extra),
+        decode_flops=repeat * (2 * weights + decode_extra),
+    )
+
+
+def _tied_head(config: ModelConfig) -> Component:
+    """No weights of its own, but the same work."""
+    flops = 2 * config.vocab_size * config.n_embd
+    return Component("head (tied)", 0, WeightBytes(0, 0, 0, 0), flops, flops)
+
+
+def _total(components: Sequence[Component]) -> Component:
+    sizes = [c.weight_bytes for c in components]
+    return Component(
+        name="total",
+        parameters=sum(c.parameters for c in components),
+        weight_bytes=WeightBytes(
+            fp32=sum(s.fp32 for s in sizes),
+            fp16=sum(s.fp16 for s in sizes),
+            int8=sum(s.int8 for s in sizes),
+            int4=sum(s.int4 for s in sizes),
+        ),
+        prefill_flops=sum(c.prefill_flops for c in components),
+        decode_flops=sum(c.decode_flops for c in components),
+    )

@@ -21,9 +21,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())  # mkstemp's 0600 would hide the file from others
-        with open(temporary, "rb") as file:
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

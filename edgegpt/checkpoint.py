@@ -4,7 +4,6 @@ Nothing here is pickled, so a checkpoint from elsewhere runs no code when it is 
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from edgegpt.accounting import parameter_shapes
-from edgegpt.atomic import atomic_write, write_text
+from edgegpt.atomic import atomic_write
 from edgegpt.config import ModelConfig
 from edgegpt.errors import CheckpointError
 from edgegpt.model import GPT
@@ -39,14 +38,31 @@ class Checkpoint:
 def save_checkpoint(
     folder: str | Path, model: GPT, tokenizer: Tokenizer, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Write the three files, each whole or not at all; weights are stored as `dtype`."""
+    """Write the three files, each whole or not at all; weights are stored as `dtype`.
+
+    Raises:
+        CheckpointError: a weight is NaN or infinite as `dtype`, or the folder cannot be written.
+    """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    state = {name: model.state_dict()[name].detach().to("cpu", dtype).contiguous() for name in parameter_shapes(model.config)}
-    write_text(folder / CONFIG, model.config.to_yaml())
-    write_text(folder / TOKENIZER, tokenizer.to_json())
-    with atomic_write(folder / WEIGHTS) as temporary:
-        save_file(state, temporary, metadata={"format": "pt"})
+    tensors = model.state_dict()
+    state = {
+        name: tensors[name].detach().to("cpu", dtype).contiguous() for name in parameter_shapes(model.config)
+    }
+    broken = [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]
+    if broken:
+        raise CheckpointError(f"{folder} is not written: NaN or infinity as {dtype} in {', '.join(broken)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (  # none gets its name before all are written, so a folder is never half old
+            atomic_write(folder / CONFIG) as config_path,
+            atomic_write(folder / TOKENIZER) as tokenizer_path,
+            atomic_write(folder / WEIGHTS) as weights_path,
+        ):
+            config_path.write_text(model.config.to_yaml(), encoding="utf-8")
+            tokenizer_path.write_text(tokenizer.to_json(), encoding="utf-8")
+            save_file(state, weights_path, metadata={"format": "pt"})
+    except (OSError, SafetensorError) as e:
+        raise CheckpointError(f"{folder} cannot be written: {e}") from e
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:
@@ -80,8 +96,8 @@ def _check_files(folder: Path) -> None:
     if not folder.exists():
         raise CheckpointError(f"{folder} does not exist; expected a checkpoint folder")
     if not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file; expected a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}")
-    missing = [name for name in (CONFIG, WEIGHTS, TOKENIZER) if not os.path.isfile(folder / name)]
+        raise CheckpointError(f"{folder} is a file, expected a folder with {CONFIG}, {WEIGHTS}, {TOKENIZER}")
+    missing = [name for name in (CONFIG, WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(f"{folder} is not a checkpoint: {' and '.join(missing)} missing")
 

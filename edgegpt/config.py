@@ -19,16 +19,22 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, title="edgegpt model")
 
-    family: Literal["gpt2"] = Field("gpt2", description="Block design: LayerNorm, learned positions, GELU.")
-    vocab_size: Count = Field(description="Rows of the token embedding; may be padded beyond the tokenizer's size.")
+    family: Literal["gpt2"] = Field(
+        default="gpt2", description="Block design: LayerNorm, learned positions, GELU."
+    )
+    vocab_size: Count = Field(description="Rows of the token embedding; at least the tokenizer's size.")
     block_size: Count = Field(description="Context length in tokens: prompt and answer together.")
     n_layer: Count = Field(description="Number of transformer blocks.")
     n_head: Count = Field(description="Number of attention heads; must divide n_embd.")
     n_embd: Count = Field(description="Width of the residual stream.")
-    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="Dropout probability while training.")
-    qkv_bias: bool = Field(False, description="Whether the query/key/value projection has a bias.")
-    tie_embeddings: bool = Field(False, description="Whether the output head shares the token embedding's weights.")
-    gelu: Literal["tanh", "erf"] = Field("tanh", description="GELU form: GPT-2's tanh approximation or the exact erf.")
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Dropout probability while training.")
+    qkv_bias: bool = Field(default=False, description="Whether the query/key/value projection has a bias.")
+    tie_embeddings: bool = Field(
+        default=False, description="Whether the head shares the token embedding's weights."
+    )
+    gelu: Literal["tanh", "erf"] = Field(
+        default="tanh", description="GELU: GPT-2's tanh approximation or the exact erf."
+    )
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "ModelConfig":

@@ -41,6 +41,10 @@ class VerificationError(EdgeGPTError):
     """An ONNX file does not compute what the PyTorch model computes."""
 
 
+class DataError(EdgeGPTError):
+    """A file of examples is missing, empty or not what it should be."""
+
+
 class TrainingError(EdgeGPTError):
     """A training run cannot start, continue or save."""
 

@@ -34,15 +34,21 @@ class Tokenizer:
         self._tokenizer = tokenizer
         # "<|endoftext|>" typed by a person is text, not the end of it.
         self._tokenizer.encode_special_tokens = True
+        # A file may ask for either; both would change a text behind the caller's back.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         eos_id = tokenizer.token_to_id(END_OF_TEXT)
         if eos_id is None:
             raise TokenizerError(f"the tokenizer has no {END_OF_TEXT} token, so a text could never end")
         self.eos_id: int = eos_id
         self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
+        self._added = frozenset(tokenizer.get_added_tokens_decoder())
         self._bytes = [self._token_bytes(i) for i in range(self.vocab_size)]
         self._id_of_byte = {token: i for i, token in enumerate(self._bytes) if len(token) == 1}
         if len(self._id_of_byte) != 256:
-            raise TokenizerError(f"not a byte-level tokenizer: only {len(self._id_of_byte)} of 256 bytes have a token")
+            raise TokenizerError(
+                f"not a byte-level tokenizer: only {len(self._id_of_byte)} of 256 bytes have a token"
+            )
         self.prompt_suffix: tuple[int, ...] = tuple(tokenizer.encode("", add_special_tokens=True).ids)
 
     @classmethod
@@ -62,7 +68,9 @@ class Tokenizer:
             TokenizerError: vocab_size is below 257.
         """
         if vocab_size < MIN_VOCAB_SIZE:
-            raise TokenizerError(f"vocab_size must be at least {MIN_VOCAB_SIZE} (256 bytes and {END_OF_TEXT}), got {vocab_size}")
+            raise TokenizerError(
+                f"vocab_size must be at least {MIN_VOCAB_SIZE}, 256 bytes and {END_OF_TEXT}; got {vocab_size}"
+            )
         tokenizer = _Tokenizer(models.BPE())
         if split == "words":
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -152,8 +160,7 @@ class Tokenizer:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as e:
-            bad = text[e.start]
-            raise TokenizerError(f"the text holds the lone surrogate {bad!r} at character {e.start}, which is no character") from e
+            raise TokenizerError(f"the text holds {text[e.start]!r}, half of a character and no byte") from e
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -161,10 +168,12 @@ class Tokenizer:
         token = self._tokenizer.id_to_token(token_id)
         if token is None or token == END_OF_TEXT:
             return b""
+        if token_id in self._added:  # written as plain text, not as stand-ins for bytes
+            return bytes(token, "utf-8")
         try:
             return bytes(_BYTE_OF_CHARACTER[character] for character in token)
-        except KeyError:  # an added token is written as plain text
-            return bytes(token, "utf-8")
+        except KeyError as e:
+            raise TokenizerError(f"not a byte-level tokenizer: it has the token {token!r}") from e
 
 
 class StreamDecoder:

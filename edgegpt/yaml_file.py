@@ -2,8 +2,9 @@
 
 import difflib
 import re
+import reprlib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pydantic
 import yaml
@@ -13,11 +14,14 @@ from edgegpt.errors import ConfigError
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
+_MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, plus what people expect: `1e-3` is a number, a key stands once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(
@@ -65,8 +69,10 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else "?"
         raise ConfigError(f"{source}, line {line}: not valid YAML: {e.problem}") from e
-    except yaml.YAMLError as e:
+    except (yaml.YAMLError, ValueError, RecursionError) as e:  # such as a month 13, or 10,000 brackets
         raise ConfigError(f"{source}: not valid YAML: {e}") from e
+    if data is None:
+        raise ConfigError(f"{source} is empty, expected `key: value` lines")
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: expected `key: value` lines, got {type(data).__name__}")
     return data
@@ -91,7 +97,7 @@ def _sentence(error: Any, model: type[pydantic.BaseModel]) -> str:
     if not key:
         return message
     message = message.replace("Input should be", "must be", 1)
-    return f"{key} {message}, got {error['input']!r}"
+    return f"{key} {message}, got {reprlib.repr(error['input'])}"
 
 
 def _nearest(location: tuple[str | int, ...], model: type[pydantic.BaseModel]) -> str:

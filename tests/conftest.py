@@ -4,18 +4,26 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config import ModelConfig
 from edgegpt.model import GPT
 from edgegpt.tokenizer import Tokenizer
+from edgegpt_export import export_checkpoint
+
+ROVER = Path(__file__).parents[1] / "checkpoints" / "rover"
+
+# The same examples in every run, and no limit on their time: machines are shared.
+settings.register_profile("edgegpt", derandomize=True, deadline=None)
+settings.load_profile("edgegpt")
 
 TINY = ModelConfig(vocab_size=272, block_size=48, n_layer=2, n_head=2, n_embd=32, dropout=0.1)
 
 CORPUS = [
     "drive forward two metres and turn left",
     "go to the kitchen, then find the red mug",
-    "say \"hello there\" and wait 5 seconds",
+    'say "hello there" and wait 5 seconds',
     "naïve café 😀 漢字 — e\u0301",
 ]
 
@@ -48,7 +56,17 @@ def tiny_gpt() -> GPT:
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory, tiny_gpt: GPT, tiny_tokenizer: Tokenizer) -> Path:
+def tiny_checkpoint(
+    tmp_path_factory: pytest.TempPathFactory, tiny_gpt: GPT, tiny_tokenizer: Tokenizer
+) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     save_checkpoint(folder, tiny_gpt, tiny_tokenizer)
     return folder
+
+
+@pytest.fixture(scope="session")
+def rover_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped checkpoint, exported."""
+    out = tmp_path_factory.mktemp("rover") / "rover.onnx"
+    export_checkpoint(ROVER, out)
+    return out

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from edgegpt.checkpoint import load_checkpoint
 from edgegpt.config import ModelConfig
-from edgegpt.errors import ConfigError, TrainingError
+from edgegpt.errors import ConfigError, DataError, TrainingError
+from edgegpt.pairs import Pair, parse_jsonl
 from edgegpt.tokenizer import Tokenizer
-from edgegpt.training.dataset import IGNORE, Pair, batches, collate, encode, parse_jsonl, read_pairs
+from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_pairs
 from edgegpt.training.loop import STATE, Progress, learning_rate, train
 from edgegpt.training.run_config import RunConfig, Source
 
@@ -137,7 +138,7 @@ def test_an_epoch_takes_each_example_once_and_fits_the_budget(
     array = np.array(lengths)
     taken: list[int] = []
     for batch in batches(array, batch_tokens, seed):
-        assert len(batch) == 1 or len(batch) * array[batch].max() <= batch_tokens
+        assert len(batch) == 1 or len(batch) * (array[batch].max() - 1) <= batch_tokens
         taken.extend(batch.tolist())
         if len(taken) >= len(lengths):
             break
@@ -162,15 +163,15 @@ def test_the_learning_rate_warms_up_and_falls_to_nothing(run: RunConfig) -> None
     "line", ["not json", "[1, 2]", '{"prompt": "x"}', '{"prompt": 1, "completion": "x"}', "3", "null"]
 )
 def test_a_bad_jsonl_line_is_named(line: str) -> None:
-    with pytest.raises(TrainingError, match=r"data\.jsonl, line 2: expected"):
+    with pytest.raises(DataError, match=r"data\.jsonl, line 2: expected"):
         list(parse_jsonl('{"prompt": "a", "completion": "b"}\n' + line, "data.jsonl"))
 
 
 def test_missing_empty_and_overlong_examples_are_said(tmp_path: Path, tiny_tokenizer: Tokenizer) -> None:
-    with pytest.raises(TrainingError, match=r"nowhere\.jsonl cannot be read"):
+    with pytest.raises(DataError, match=r"nowhere\.jsonl cannot be read"):
         read_pairs(Source(path="nowhere.jsonl"), tmp_path)
     (tmp_path / "empty.jsonl").write_text("\n")
-    with pytest.raises(TrainingError, match="holds no examples"):
+    with pytest.raises(DataError, match="holds no examples"):
         read_pairs(Source(path="empty.jsonl"), tmp_path)
     with pytest.raises(TrainingError, match="tokens but block_size is 48"):
         encode([Pair("left " * 30, "ok")], tiny_tokenizer, 48)

@@ -9,7 +9,13 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
+from edgegpt.cli.eval import eval_
+from edgegpt.cli.export import export
+from edgegpt.cli.generate import generate
+from edgegpt.cli.info import info
+from edgegpt.cli.params import params
 from edgegpt.cli.train import train
+from edgegpt.cli.verify import verify
 from edgegpt.errors import EdgeGPTError, VerificationError
 
 app = typer.Typer(
@@ -19,8 +25,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (train,):
-    app.command()(command)
+for command in (params, train, export, verify, info, generate, eval_):
+    app.command(command.__name__.rstrip("_"))(command)
 
 
 @app.callback()

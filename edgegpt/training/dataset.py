@@ -1,32 +1,28 @@
 """Examples as token ids, and the batches that training takes from them."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgegpt.errors import TrainingError
+from edgegpt.errors import DataError, TrainingError
+from edgegpt.pairs import Pair, read_jsonl, read_text
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.run_config import Source
 
 IGNORE: Final = -100  # a target that does not count, as in torch's cross_entropy
 _POOL: Final = 8192  # examples that are sorted by length together
+# Widths of batches are multiples of this: a CPU library prepares kernels for each shape it meets,
+# and few shapes cost less time and memory than a little more padding.
+_WIDTH: Final = 8
 
 Ints = NDArray[np.int64]
-
-
-class Pair(NamedTuple):
-    """One example; a plain text is a completion without a prompt."""
-
-    prompt: str
-    completion: str
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.prompts)
 
-    @property
+    @cached_property
     def lengths(self) -> Ints:
         """Tokens of each example."""
         lengths: Ints = np.diff(self.offsets)
@@ -51,7 +47,7 @@ def read_pairs(source: Source, folder: Path) -> list[Pair]:
     """Read or generate the examples of one source; paths are relative to `folder`.
 
     Raises:
-        TrainingError: the file is missing, empty, or a line is not {"prompt": str, "completion": str}.
+        DataError: the file is missing, empty, or a line is not {"prompt": str, "completion": str}.
     """
     if source.generator is not None:
         from edgegpt.training import robot_commands
@@ -60,34 +56,11 @@ def read_pairs(source: Source, folder: Path) -> list[Pair]:
         return [Pair(*example) for example in examples]
     assert source.path is not None  # Source holds one of the two
     path = folder / source.path
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise TrainingError(f"{path} cannot be read: {e}") from e
-    pairs = [Pair("", text)] if path.suffix == ".txt" else list(parse_jsonl(text, str(path)))
-    if not any(pair.completion for pair in pairs):
-        raise TrainingError(f"{path} holds no examples")
-    return pairs
-
-
-def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
-    """Parse lines of {"prompt", "completion"}; raises TrainingError naming `source` and the line."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            pair = Pair(row["prompt"], row["completion"])
-        except (ValueError, TypeError, KeyError) as e:
-            raise _bad_line(source, number, line) from e
-        if not (isinstance(pair.prompt, str) and isinstance(pair.completion, str)):
-            raise _bad_line(source, number, line)
-        yield pair
-
-
-def _bad_line(source: str, number: int, line: str) -> TrainingError:
-    expected = '{"prompt": "...", "completion": "..."}'
-    return TrainingError(f"{source}, line {number}: expected {expected}, got {line[:80]!r}")
+    if path.suffix == ".jsonl":
+        return read_jsonl(path)
+    if not (text := read_text(path)):
+        raise DataError(f"{path} is empty")
+    return [Pair("", text)]
 
 
 def encode(pairs: Sequence[Pair], tokenizer: Tokenizer, block_size: int) -> Dataset:
@@ -138,17 +111,22 @@ def batches(lengths: Ints, batch_tokens: int, seed: int) -> Iterator[Ints]:
 
 def _cut(by_length: Ints, lengths: Ints, batch_tokens: int) -> Iterator[Ints]:
     """Cut a row of examples, shortest first, into batches of at most batch_tokens padded tokens."""
-    starts = [0]
-    for i, example in enumerate(by_length):
-        if i > starts[-1] and (i + 1 - starts[-1]) * lengths[example] > batch_tokens:
-            starts.append(i)
-    for start, end in pairwise([*starts, len(by_length)]):
-        yield by_length[start:end]
+    start = 0
+    for end in range(1, len(by_length) + 1):
+        if end == len(by_length) or (end + 1 - start) * _width(lengths[by_length[end]]) > batch_tokens:
+            yield by_length[start:end]
+            start = end
+
+
+def _width(length: int) -> int:
+    """Inputs of an example of `length` tokens, whose last is only a target, rounded up."""
+    return -(-(length - 1) // _WIDTH) * _WIDTH
 
 
 def collate(dataset: Dataset, examples: Ints) -> tuple[Tensor, Tensor]:
     """Inputs and targets (B, T), int64; padding and prompts are IGNORE in the targets."""
-    width = int(dataset.lengths[examples].max()) - 1
+    longest = int(dataset.lengths.max()) - 1
+    width = min(_width(int(dataset.lengths[examples].max())), longest)
     inputs = np.zeros((len(examples), width), dtype=np.int64)
     targets = np.full((len(examples), width), IGNORE, dtype=np.int64)
     for row, example in enumerate(examples):

@@ -1,0 +1,166 @@
+"""edgegpt beside transformers on the same random weights: time to first token and time per token.
+
+    .venv/bin/python benchmarks/decode.py
+
+One process, one run: bursts of both engines alternate, so that a noisy moment hits both. A decode
+step is everything from one greedy token to the next. The overhead of a step is its time outside
+onnxruntime's run call. Prints Markdown.
+"""
+
+import argparse
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+import transformers
+from gpt2_twin import gpt2_twin
+
+from edgegpt.config import ModelConfig
+from edgegpt.engine import Engine
+from edgegpt.model import GPT
+from edgegpt.ort_session import open_session
+from edgegpt.sampling import SamplingParams
+from edgegpt_export import build_engine_graph
+
+CONFIGS = Path(__file__).parents[1] / "configs" / "models"
+PROMPT, STEPS, ROUNDS = 32, 64, 12
+
+
+class TimedSession:
+    """An onnxruntime session that adds up the time of its run calls."""
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self._session = session
+        self.io_binding = session.io_binding
+        self.inside = 0.0
+
+    def run_with_iobinding(self, binding: Any) -> None:
+        start = perf_counter()
+        self._session.run_with_iobinding(binding)
+        self.inside += perf_counter() - start
+
+
+@dataclass
+class Times:
+    """Milliseconds of all rounds; a warm-up round is not in them."""
+
+    first: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+
+    def add_burst(self, tokens: Iterator[int]) -> None:
+        """Time one answer token by token; the first holds the prefill."""
+        marks = [perf_counter()]
+        for _ in tokens:
+            marks.append(perf_counter())
+        gaps = [1e3 * gap for gap in np.diff(marks)]
+        self.first.append(gaps[0])
+        self.steps.extend(gaps[1:])
+
+
+@torch.inference_mode()
+def transformers_tokens(model: transformers.GPT2LMHeadModel, ids: list[int]) -> Iterator[int]:
+    """Greedy decoding with transformers' own cache, without the bookkeeping of its generate()."""
+    new, cache = torch.tensor([ids]), transformers.DynamicCache()
+    for _ in range(STEPS + 1):
+        output = model(new, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        new = output.logits[:, -1].argmax(-1, keepdim=True)
+        yield int(new)
+
+
+def bursts(makers: dict[str, Callable[[], Iterator[int]]]) -> dict[str, Times]:
+    times = {name: Times() for name in makers}
+    for round_ in range(ROUNDS + 1):
+        for name, make in makers.items():
+            target = times[name] if round_ else Times()
+            target.add_burst(make())
+    return times
+
+
+def overheads(session: ort.InferenceSession, config: ModelConfig, ids: list[int]) -> list[float]:
+    """Microseconds of each greedy step outside onnxruntime's run call."""
+    timed = TimedSession(session)
+    engine = Engine(timed, config)  # type: ignore[arg-type]
+    params = SamplingParams(max_new_tokens=STEPS + 1, temperature=0.0)
+    outside: list[float] = []
+    for _ in range(ROUNDS):
+        tokens = engine.generate(ids, params)
+        next(tokens)
+        for _ in range(STEPS):
+            timed.inside = 0.0
+            start = perf_counter()
+            next(tokens)
+            outside.append(1e6 * (perf_counter() - start - timed.inside))
+    return outside
+
+
+def measure(name: str, threads: int, folder: Path) -> Iterator[str]:
+    """The rows of one model at one number of threads."""
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    config = ModelConfig.from_yaml(CONFIGS / f"{name}.yaml")
+    model = GPT(config).eval()
+    weights = {key: value.numpy() for key, value in model.state_dict().items()}
+    file = folder / f"{name}.onnx"
+    start = perf_counter()
+    onnx.save(build_engine_graph(config, weights), str(file))
+    seconds = perf_counter() - start
+    session = open_session(file, threads)
+    engine, twin = Engine(session, config), gpt2_twin(model)
+    cache = engine.new_cache()
+    ids = np.random.default_rng(0).integers(config.vocab_size, size=PROMPT).tolist()
+    params = SamplingParams(max_new_tokens=STEPS + 1, temperature=0.0)
+
+    def ours() -> Iterator[int]:
+        cache.rewind(0)
+        return engine.generate(ids, params, cache=cache)
+
+    times = bursts({"edgegpt fp32": ours, "transformers": lambda: transformers_tokens(twin, ids)})
+    ratio = np.median(times["transformers"].steps) / np.median(times["edgegpt fp32"].steps)
+    extra = {
+        "edgegpt fp32": f"{ratio:.1f}x | {np.median(overheads(session, config, ids)):.1f} us | {seconds:.2f} s",
+        "transformers": "1x | |",
+    }
+    for engine_name, t in times.items():
+        yield f"| {name} | {threads} | {engine_name} | {spread(t.first)} | {spread(t.steps)} | {extra[engine_name]} |"
+
+
+def spread(milliseconds: list[float]) -> str:
+    p50, p99 = np.percentile(milliseconds, [50, 99])
+    return f"{p50:.3f} / {p99:.3f} / {min(milliseconds):.3f}"
+
+
+def cpu() -> str:
+    """The processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((x.split(": ")[1] for x in lines if x.startswith("model name")), platform.processor())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=["nano", "micro", "small"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    arguments = parser.parse_args()
+    versions = f"onnxruntime {ort.__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
+    print(f"{cpu()}, {platform.machine()}, Python {platform.python_version()}, {versions}, {date.today()}\n")
+    print(f"Prompt of {PROMPT} tokens, {STEPS} steps, {ROUNDS} rounds; milliseconds as p50 / p99 / min.\n")
+    print("| model | threads | engine | first token | decode step | ratio p50 | overhead p50 | export |")
+    print("|---|---|---|---|---|---|---|---|")
+    with TemporaryDirectory() as folder:
+        for name in arguments.models:
+            for threads in arguments.threads:
+                for row in measure(name, threads, Path(folder)):
+                    print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

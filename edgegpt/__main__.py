@@ -1,0 +1,5 @@
+"""`python -m edgegpt` is the `edgegpt` command."""
+
+from edgegpt.cli.main import run
+
+run()

@@ -1,0 +1,49 @@
+"""`edgegpt export CHECKPOINT --out FILE.onnx`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgegpt.cli.evidence import evidence_tables
+from edgegpt.cli.extras import needs
+from edgegpt.cli.output import JsonOption, megabytes, print_json, stderr, stdout
+
+CheckpointArgument = Annotated[
+    Path,
+    typer.Argument(metavar="CHECKPOINT", help="Folder with config.yaml, model.safetensors, tokenizer.json."),
+]
+
+
+def export(
+    checkpoint: CheckpointArgument,
+    out: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The file to make.")],
+    precision: Annotated[str, typer.Option(help="fp32; int8 and int4 follow in a later version.")] = "fp32",
+    target: Annotated[
+        str, typer.Option(help="engine: fastest on the robot; portable: standard ops for other runtimes.")
+    ] = "engine",
+    as_json: JsonOption = False,
+) -> None:
+    """Build the ONNX file, verify it against PyTorch, and only then give it its name."""
+    with needs("export"):
+        from edgegpt_export import export_checkpoint
+
+    with stderr.status("starting") as status:
+        report = export_checkpoint(
+            checkpoint, out, precision=precision, target=target, on_step=lambda step: status.update(step)
+        )
+    if as_json:
+        print_json(
+            {
+                "path": str(report.path),
+                "bytes": report.bytes,
+                "seconds": report.seconds,
+                "evidence": json.loads(report.evidence.to_json()),
+            }
+        )
+        return
+    for part in evidence_tables(report.evidence):
+        stdout.print(part)
+    times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in report.seconds.items())
+    stdout.print(f"{report.path}: {megabytes(report.bytes)}, verified ({times})")

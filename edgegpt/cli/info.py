@@ -1,0 +1,65 @@
+"""`edgegpt info FILE.onnx`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
+
+
+def info(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Say what a file is: shape, precision, provenance, evidence, sampling defaults."""
+    from edgegpt.accounting import kv_cache_bytes, parameter_count
+    from edgegpt.artifact import open_artifact
+
+    artifact = open_artifact(file)
+    config = artifact.config
+    facts: dict[str, Any] = {
+        "path": str(artifact.path),
+        "bytes": artifact.bytes,
+        "target": artifact.target,
+        "precision": artifact.precision,
+        "parameters": parameter_count(config),
+        "config": config.model_dump(),
+        "tokenizer_vocab_size": artifact.tokenizer.vocab_size,
+        "kv_cache_bytes_per_token": kv_cache_bytes(config, 1),
+        "kv_cache_bytes": kv_cache_bytes(config, config.block_size),
+        "sampling": asdict(artifact.sampling),
+        "weights_sha256": artifact.weights_sha256,
+        "tool": artifact.tool,
+        "evidence": artifact.evidence,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    shape = f"{config.family}: {config.n_layer} layers, {config.n_head} heads, n_embd {config.n_embd}"
+    rows = [
+        ["size", megabytes(artifact.bytes)],
+        ["model", f"{shape}, {facts['parameters']:,} parameters"],
+        ["context", f"{config.block_size} tokens"],
+        ["vocabulary", f"{artifact.tokenizer.vocab_size} tokens in {config.vocab_size} rows"],
+        ["target, precision", f"{artifact.target}, {artifact.precision}"],
+        [
+            "KV cache",
+            f"{megabytes(facts['kv_cache_bytes'])}, {facts['kv_cache_bytes_per_token']:,} bytes a token",
+        ],
+        ["sampling defaults", ", ".join(f"{key} {value}" for key, value in _set(facts["sampling"]))],
+        ["verified", _verified(artifact.evidence)],
+        ["weights sha256", artifact.weights_sha256],
+        ["made by", artifact.tool],
+    ]
+    stdout.print(table(str(artifact.path), ["", ""], rows, numbers=False))
+
+
+def _set(sampling: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, value) for key, value in sampling.items() if value not in (None, ())]
+
+
+def _verified(evidence: dict[str, Any]) -> str:
+    rows = evidence.get("rows", [])
+    if not rows:
+        return "no evidence in the file"
+    worst = max(row["max_abs"] for row in rows)
+    lengths = ", ".join(str(row["length"]) for row in rows)
+    return (
+        f"max abs difference from PyTorch {worst:.1e} at lengths {lengths}; {', '.join(evidence['checks'])}"
+    )

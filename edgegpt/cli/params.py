@@ -1,0 +1,51 @@
+"""`edgegpt params MODEL.yaml`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from edgegpt.accounting import Account, account
+from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
+from edgegpt.config import ModelConfig
+
+
+def params(
+    model_file: Annotated[Path, typer.Argument(metavar="MODEL.yaml", help="The model's config.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Print exact parameters, bytes per precision, cache bytes and FLOPs of a config."""
+    config = ModelConfig.from_yaml(model_file)
+    result = account(config)
+    if as_json:
+        print_json({"config": config.model_dump(), **asdict(result)})
+        return
+    stdout.print(_components(result, str(model_file)))
+    stdout.print(
+        f"KV cache: {result.kv_bytes_per_token:,} bytes a token, "
+        f"{megabytes(result.kv_bytes)} for {result.kv_capacity} tokens\n"
+        f"Activations: at most about {megabytes(result.activation_bytes)} "
+        f"while {result.chunk_tokens} tokens of a prompt are read\n"
+        f"FLOPs are for one token: prefill is the mean over a prompt of {result.prompt_tokens}, "
+        f"decode is with {result.cached_tokens} tokens in the cache.\n"
+        "int8 and int4 are estimates: matrices quantised in blocks of 128, the rest float32."
+    )
+
+
+def _components(result: Account, title: str) -> Table:
+    columns = ["component", "parameters", "fp32", "fp16", "int8", "int4", "prefill FLOPs", "decode FLOPs"]
+    rows = []
+    for component in (*result.components, result.total):
+        sizes = component.weight_bytes
+        rows.append(
+            [
+                component.name,
+                f"{component.parameters:,}",
+                *(megabytes(n) for n in (sizes.fp32, sizes.fp16, sizes.int8, sizes.int4)),
+                f"{component.prefill_flops:,}",
+                f"{component.decode_flops:,}",
+            ]
+        )
+    return table(title, columns, rows, total=True)

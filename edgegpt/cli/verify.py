@@ -1,0 +1,32 @@
+"""`edgegpt verify FILE.onnx --checkpoint CHECKPOINT`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgegpt.cli.evidence import evidence_tables
+from edgegpt.cli.extras import needs
+from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr, stdout
+from edgegpt.errors import VerificationError
+
+
+def verify(
+    file: FileArgument,
+    checkpoint: Annotated[Path, typer.Option(metavar="CHECKPOINT", help="The folder it was exported from.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a file with the PyTorch model: parity, causality, cache, batch, weights."""
+    with needs("export"):
+        from edgegpt_export import verify_file
+
+    with stderr.status("loading") as status:
+        evidence = verify_file(file, checkpoint, on_step=lambda step: status.update(step))
+    if as_json:
+        print_json(json.loads(evidence.to_json()))
+    else:
+        for part in evidence_tables(evidence):
+            stdout.print(part)
+    if evidence.failures:
+        raise VerificationError(f"{file} fell short: " + "; ".join(evidence.failures))

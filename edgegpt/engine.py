@@ -1,0 +1,256 @@
+"""Token ids in, token ids out: one onnxruntime session, prefill and decode.
+
+After gpt-fast (pytorch-labs, 2023): `generate` is a generator of ints over two small functions.
+Shapes: V is `n_valid`, the tokens that may be generated; rows of the vocabulary beyond it are
+padding and never seen here.
+"""
+
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from edgegpt import contract
+from edgegpt.config import ModelConfig
+from edgegpt.errors import EdgeGPTError, NonFiniteLogitsError, PromptError
+from edgegpt.kv_cache import KVCache
+from edgegpt.sampling import Logits, SamplingParams, new_generator, penalise_repetition, sample
+from edgegpt.short_cause import short_cause
+from edgegpt.step import Step, copying_step, shared_step
+
+if TYPE_CHECKING:
+    from edgegpt.artifact import Artifact
+
+# A longer prompt is read in pieces of this many tokens: work can stop between two of them, and the
+# logits of a piece, which are vocab_size wide, stay small.
+PREFILL_CHUNK: Final = 64
+
+# Asked before each call of the model with the number of tokens it would read; True ends the work.
+Halt = Callable[[int], bool]
+
+
+class EngineError(EdgeGPTError):
+    """The engine was asked for what it cannot do, or onnxruntime failed."""
+
+
+@dataclass(frozen=True)
+class _Decode:
+    """What one cache needs to decode, bound once."""
+
+    step: Step
+    input_ids: NDArray[np.int64]  # (1, 1)
+    position_ids: NDArray[np.int64]  # (1, 1)
+    logits: Logits  # (V,), a view of what the graph writes
+
+
+class Engine:
+    """Runs one model. Several threads may use it at once, each with a cache of its own.
+
+    Calls of the model are serialised by a lock that is held for one call only, so generations side
+    by side take turns token by token, and one that is abandoned half-way blocks nobody. A cache
+    belongs to one generation at a time.
+
+    Attributes:
+        config: the model's shape.
+        capacity: positions of every cache, prompt and answer together.
+        n_valid: number of tokens that may be generated; ids beyond are padding.
+    """
+
+    def __init__(
+        self,
+        session: ort.InferenceSession,
+        config: ModelConfig,
+        *,
+        target: str = contract.ENGINE,
+        capacity: int | None = None,
+        n_valid: int | None = None,
+    ) -> None:
+        """Take over a session whose graph follows edgegpt.contract.
+
+        Raises:
+            EngineError: capacity is not within 1 to block_size, or n_valid not to vocab_size.
+        """
+        self.config = config
+        self.capacity = config.block_size if capacity is None else capacity
+        self.n_valid = config.vocab_size if n_valid is None else n_valid
+        if not 1 <= self.capacity <= config.block_size:
+            raise EngineError(f"capacity must be within 1 to block_size {config.block_size}, got {capacity}")
+        if not 1 <= self.n_valid <= config.vocab_size:
+            raise EngineError(f"n_valid must be within 1 to vocab_size {config.vocab_size}, got {n_valid}")
+        self._session = session
+        self._make_step = shared_step if target == contract.ENGINE else copying_step
+        self._decoders: weakref.WeakKeyDictionary[KVCache, _Decode] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_artifact(cls, artifact: "Artifact", *, capacity: int | None = None) -> "Engine":
+        """The engine of an open file."""
+        return cls(
+            artifact.session,
+            artifact.config,
+            target=artifact.target,
+            capacity=capacity,
+            n_valid=artifact.tokenizer.vocab_size,
+        )
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of one cache in bytes: keys and values, float32, for `capacity` positions."""
+        config = self.config
+        return 2 * config.n_layer * config.n_kv_head * self.capacity * config.head_dim * 4
+
+    def new_cache(self) -> KVCache:
+        """An empty cache for one generation or session."""
+        config = self.config
+        return KVCache(config.n_layer, config.n_kv_head, self.capacity, config.head_dim)
+
+    def generate(
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        cache: KVCache | None = None,
+        history: Sequence[int] = (),
+        halt: Halt | None = None,
+    ) -> Iterator[int]:
+        """Yield new tokens until max_new_tokens, the end of the cache, `halt`, or the caller stops.
+
+        A token is written to the cache only when the next one is asked for, so the last one yielded
+        is not in it. `params.stop` and `params.deadline_ms` are the caller's.
+
+        Args:
+            token_ids: what the model reads first, at least one.
+            params: how to choose tokens.
+            cache: continues where this one ends; None begins anew.
+            history: ids that the cache already holds, for the repetition penalty.
+            halt: asked before each call of the model.
+
+        Raises:
+            PromptError, EngineError, NonFiniteLogitsError: as `prefill` and `decode_one_token`.
+        """
+        cache = self.new_cache() if cache is None else cache
+        rng = None if params.temperature == 0 else new_generator(params)
+        logits = self.prefill(cache, token_ids, halt=halt)
+        if logits is None:
+            return
+        seen = self._seen(params, history, token_ids)
+        for n in range(1, params.max_new_tokens + 1):
+            if seen is not None:
+                logits = penalise_repetition(logits, seen, params.repetition_penalty)
+            # The greedy path, spelled out to save a call.
+            token_id = int(logits.argmax()) if rng is None else sample(logits, params, rng)
+            if seen is not None:
+                seen[token_id] = True
+            yield token_id
+            if n == params.max_new_tokens or cache.length + 1 >= cache.capacity:
+                return
+            if halt is not None and halt(1):
+                return
+            logits = self.decode_one_token(cache, token_id)
+
+    def prefill(self, cache: KVCache, token_ids: Sequence[int], *, halt: Halt | None = None) -> Logits | None:
+        """Read tokens into the cache behind what it holds, in pieces of PREFILL_CHUNK.
+
+        Returns:
+            Logits (V,) of the last token, valid until the cache's next call; None if `halt` said so.
+
+        Raises:
+            PromptError: there is no token, one is outside the vocabulary, or they do not fit.
+            EngineError: onnxruntime failed.
+            NonFiniteLogitsError: the model produced NaN or infinity.
+        """
+        ids = self._checked(cache, token_ids)
+        logits = self._decoder(cache).logits
+        for start in range(0, len(ids), PREFILL_CHUNK):
+            chunk = ids[None, start : start + PREFILL_CHUNK]  # (1, T)
+            if halt is not None and halt(chunk.size):
+                return None
+            end = cache.length + chunk.size
+            positions = np.arange(cache.length, end, dtype=np.int64)[None]  # (1, T)
+            output = np.empty((1, chunk.size, self.config.vocab_size), np.float32)
+            step = self._make_step(self._session, chunk, positions, output, cache.arrays)
+            self._run(step, cache.length)
+            logits[:] = output[0, -1, : self.n_valid]
+            _check_finite(logits, end - 1)
+            cache.append(chunk.size)
+        return logits
+
+    def decode_one_token(self, cache: KVCache, token_id: int) -> Logits:
+        """Read one token into the cache; nothing is allocated.
+
+        Returns:
+            Logits (V,) of that token, valid until the cache's next call.
+
+        Raises:
+            EngineError, NonFiniteLogitsError: as `prefill`; CacheError: the cache is full.
+        """
+        decoder = self._decoder(cache)
+        position = cache.length
+        cache.append(1)  # before the graph runs: it would write beyond a full cache
+        try:
+            decoder.input_ids[0, 0] = token_id
+            decoder.position_ids[0, 0] = position
+            self._run(decoder.step, position)
+            _check_finite(decoder.logits, position)
+        except BaseException:
+            cache.rewind(position)
+            raise
+        return decoder.logits
+
+    def _run(self, step: Step, position: int) -> None:
+        try:
+            with self._lock:
+                step()
+        except Exception as e:  # onnxruntime raises several kinds, some of them private
+            raise EngineError(f"onnxruntime failed at position {position}: {short_cause(e)}") from e
+
+    def _decoder(self, cache: KVCache) -> _Decode:
+        decoder = self._decoders.get(cache)
+        if decoder is None:
+            input_ids, position_ids = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
+            logits = np.zeros((1, 1, self.config.vocab_size), np.float32)
+            step = self._make_step(self._session, input_ids, position_ids, logits, cache.arrays)
+            decoder = _Decode(step, input_ids, position_ids, logits[0, 0, : self.n_valid])
+            self._decoders[cache] = decoder
+        return decoder
+
+    def _checked(self, cache: KVCache, token_ids: Sequence[int]) -> NDArray[np.int64]:
+        ids = np.asarray(token_ids, np.int64)
+        if not ids.size:
+            raise PromptError("the prompt has no tokens; give the model at least one to begin with")
+        if ids.size > cache.room:
+            raise PromptError(
+                f"the prompt has {ids.size} tokens but the context has room for {cache.room} "
+                f"of {cache.capacity}"
+            )
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= self.config.vocab_size:
+            wrong = low if low < 0 else high
+            last = self.config.vocab_size - 1
+            raise PromptError(f"token id {wrong} is outside the vocabulary's 0 to {last}")
+        return ids
+
+    def _seen(self, params: SamplingParams, *sequences: Sequence[int]) -> NDArray[np.bool_] | None:
+        """(V,) True at every token of the sequences; None when no penalty asks for it."""
+        if params.repetition_penalty == 1:
+            return None
+        seen = np.zeros(self.config.vocab_size, np.bool_)
+        for ids in sequences:
+            seen[list(ids)] = True
+        return seen[: self.n_valid]
+
+
+def _check_finite(logits: Logits, position: int) -> None:
+    # NaN and infinity survive the sum of squares, the cheapest look at every value (0.4 us at V = 512,
+    # 3.5 us at 50,257). It overflows for finite logits beyond 1e18, which are just as broken.
+    if not math.isfinite(logits.dot(logits)):
+        raise NonFiniteLogitsError(
+            f"the model's logits at position {position} hold NaN, infinity or values beyond 1e18; "
+            "its weights are damaged"
+        )

@@ -1,0 +1,184 @@
+"""Text in, text out: what most users of edgegpt hold in their hands."""
+
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from edgegpt.artifact import open_artifact
+from edgegpt.deadline import EnginePace, Watch
+from edgegpt.engine import PREFILL_CHUNK, Engine
+from edgegpt.errors import PromptError
+from edgegpt.kv_cache import KVCache
+from edgegpt.reply import Piece, Reply
+from edgegpt.sampling import SamplingParams
+from edgegpt.session import Session
+from edgegpt.tokenizer import Tokenizer
+from edgegpt.turn import Stream, Turn
+
+
+def load(
+    path: str | Path, *, threads: int = 1, capacity: int | None = None, warmup: bool = True
+) -> "TextGenerator":
+    """Open a model file and make it ready to answer.
+
+    Args:
+        path: an .onnx file made by `edgegpt export`.
+        threads: of onnxruntime; they sleep while they wait.
+        capacity: context in tokens, prompt and answer together, for each cache; None is the
+            model's block_size.
+        warmup: run the model once, so that the first request is as fast as the next, and deadlines
+            know what a step takes.
+
+    Raises:
+        ArtifactError: the file or threads are not valid.
+        EngineError: capacity is not within 1 to block_size.
+        NonFiniteLogitsError: the weights are damaged; found by the warm-up.
+    """
+    artifact = open_artifact(path, threads=threads)
+    engine = Engine.from_artifact(artifact, capacity=capacity)
+    generator = TextGenerator(engine, artifact.tokenizer, artifact.sampling)
+    if warmup:
+        generator.warm_up()
+    return generator
+
+
+class TextGenerator:
+    """One model that answers prompts.
+
+    Any number of threads and unfinished streams may use it side by side: each has its own cache and
+    random generator, and they take turns token by token. With the same seed a request gives the same
+    text, whatever ran before or beside it.
+
+    Attributes:
+        engine: runs the model.
+        tokenizer: of the model.
+        sampling: the file's defaults, for requests that bring no SamplingParams. Params that a
+            request brings replace them as a whole; `dataclasses.replace(generator.sampling, ...)`
+            changes some.
+    """
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, sampling: SamplingParams | None = None) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.sampling = SamplingParams() if sampling is None else sampling
+        self._pace = EnginePace()
+        self._idle_caches: list[KVCache] = []
+        self._longest_token = max(len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size))
+
+    def generate(
+        self,
+        prompt: str,
+        params: SamplingParams | None = None,
+        *,
+        cancel: threading.Event | None = None,
+        arrived: float | None = None,
+    ) -> Reply:
+        """The whole answer to a prompt.
+
+        Args:
+            prompt: not empty, and not only whitespace.
+            params: how to answer; None is `sampling`.
+            cancel: set it from another thread to end the work before the next call of the model;
+                the reply then holds the text so far and `cancelled`.
+            arrived: time.perf_counter() when the request arrived, from which deadline_ms counts;
+                None is now.
+
+        Raises:
+            PromptError: there is nothing to answer, or the prompt does not fit into the context with
+                one token more.
+            TokenizerError: the prompt holds a lone surrogate.
+            EngineError, NonFiniteLogitsError: the model failed. The next request is not affected.
+        """
+        return self.stream(prompt, params, cancel=cancel, arrived=arrived).result()
+
+    def stream(
+        self,
+        prompt: str,
+        params: SamplingParams | None = None,
+        *,
+        cancel: threading.Event | None = None,
+        arrived: float | None = None,
+    ) -> Stream:
+        """The answer piece by piece; arguments and errors as `generate`.
+
+        A prompt is refused here, before any work; the model's errors come out of the stream. The
+        model works only while the stream is asked for the next piece; closing it ends the work.
+        """
+        arrived = perf_counter() if arrived is None else arrived
+        turn = self.turn(prompt, params, history=(), n_cached=0, cancel=cancel, arrived=arrived)
+        return Stream(turn, self._run(turn))
+
+    def new_session(self) -> Session:
+        """A conversation with a cache of its own, `engine.cache_bytes` large."""
+        return Session(self, self.engine.new_cache())
+
+    def turn(
+        self,
+        prompt: str,
+        params: SamplingParams | None,
+        *,
+        history: Sequence[int],
+        n_cached: int,
+        cancel: threading.Event | None,
+        arrived: float,
+    ) -> Turn:
+        """Check and tokenise a prompt that follows the ids of `history`, of which n_cached are cached."""
+        params = self.sampling if params is None else params
+        watch = Watch(self._pace, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel)
+        began = perf_counter()
+        ids = self._prompt_ids(prompt, len(history))
+        watch.tokenised(perf_counter() - began)
+        return Turn(self.engine, self.tokenizer, [*history, *ids], n_cached, params, watch)
+
+    def warm_up(self) -> None:
+        """Run the model twice: once to bring it into memory, once to learn what a step takes."""
+        room = max(1, min(PREFILL_CHUNK, self.engine.capacity - 4))
+        for pace, n_tokens in ((EnginePace(), 1), (self._pace, room)):
+            watch = Watch(pace)
+            cache = self._take_cache()
+            params = SamplingParams(max_new_tokens=4, temperature=0.0)
+            ids = [self.tokenizer.eos_id] * n_tokens
+            for _ in self.engine.generate(ids, params, cache=cache, halt=watch.before_call):
+                watch.after_token()
+            self._give_back(cache)
+
+    def _run(self, turn: Turn) -> Generator[Piece, None, None]:
+        cache = self._take_cache()
+        try:
+            yield from turn.run(cache)
+        finally:
+            self._give_back(cache)
+
+    def _take_cache(self) -> KVCache:
+        try:
+            return self._idle_caches.pop()
+        except IndexError:
+            return self.engine.new_cache()
+
+    def _give_back(self, cache: KVCache) -> None:
+        cache.rewind(0)
+        if not self._idle_caches:  # one is kept; memory of a burst of requests is freed
+            self._idle_caches.append(cache)
+
+    def _prompt_ids(self, prompt: str, taken: int) -> list[int]:
+        if not isinstance(prompt, str):
+            raise PromptError(f"the prompt must be a string, got {type(prompt).__name__}")
+        if not prompt.strip():
+            raise PromptError(f"the prompt {prompt[:20]!r} is empty; say what the model shall answer")
+        room = self.engine.capacity - taken - 1  # one for the answer
+        # A long text need not be tokenised to know that it is too long.
+        n_bytes = len(prompt.encode("utf-8", "surrogatepass"))
+        least = -(-n_bytes // self._longest_token)
+        if least <= room:
+            ids = self.tokenizer.encode_prompt(prompt)
+            if len(ids) <= room:
+                return ids
+            count = f"{len(ids)} tokens"
+        else:
+            count = f"at least {least} tokens ({n_bytes} bytes)"
+        session = f", {taken} are taken by the session" if taken else ""
+        raise PromptError(
+            f"the prompt has {count} but the context holds {self.engine.capacity}{session} "
+            "and one is kept for the answer; shorten it"
+        )

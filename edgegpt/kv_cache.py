@@ -1,0 +1,70 @@
+"""The keys and values of the tokens a model has read, in buffers allocated once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgegpt.errors import EdgeGPTError
+
+
+class CacheError(EdgeGPTError):
+    """A cache is asked for room or tokens that it does not have."""
+
+
+class KVCache:
+    """Preallocated keys and values; only the first `length` positions mean anything.
+
+    Attributes:
+        arrays: two a layer, keys then values, float32 (1, n_kv_head, capacity, head_dim).
+        capacity: positions allocated.
+        length: positions in use.
+    """
+
+    def __init__(self, n_layer: int, n_kv_head: int, capacity: int, head_dim: int) -> None:
+        shape = (1, n_kv_head, capacity, head_dim)
+        if n_layer < 1 or min(shape) < 1:
+            raise CacheError(f"every size of a cache must be at least 1, got {n_layer} layers of {shape}")
+        # zeros and not empty: the system then gives pages only as they are written.
+        self.arrays: list[NDArray[np.float32]] = [np.zeros(shape, np.float32) for _ in range(2 * n_layer)]
+        self.capacity = capacity
+        self.length = 0
+
+    @property
+    def bytes(self) -> int:
+        """Size of the buffers in bytes."""
+        return sum(array.nbytes for array in self.arrays)
+
+    @property
+    def room(self) -> int:
+        """Positions that are still free."""
+        return self.capacity - self.length
+
+    def append(self, n: int) -> None:
+        """Count n positions behind `length` as used; the graph has written them into `arrays`.
+
+        Raises:
+            CacheError: there is no room for n.
+        """
+        if not 0 <= n <= self.room:
+            raise CacheError(
+                f"cannot append {n} positions to a cache with {self.length} of {self.capacity} in use"
+            )
+        self.length += n
+
+    def rewind(self, n: int) -> None:
+        """Forget all positions from n on.
+
+        Raises:
+            CacheError: n is not within 0 to `length`.
+        """
+        if not 0 <= n <= self.length:
+            raise CacheError(f"cannot rewind to position {n} of a cache with {self.length} positions in use")
+        self.length = n
+
+    def fork(self) -> "KVCache":
+        """An independent copy of the positions in use."""
+        _, n_kv_head, _, head_dim = self.arrays[0].shape
+        copy = KVCache(len(self.arrays) // 2, n_kv_head, self.capacity, head_dim)
+        for source, target in zip(self.arrays, copy.arrays, strict=True):
+            target[:, :, : self.length] = source[:, :, : self.length]
+        copy.length = self.length
+        return copy

@@ -1,0 +1,81 @@
+"""Read the metadata of an ONNX file without building a session.
+
+A file of a newer format may hold operators that this onnxruntime cannot load, and should still get
+to say which format it is. So the outermost protobuf message is walked by hand, past the weights.
+"""
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Final
+
+# Fields of onnx.proto: ModelProto.graph and .metadata_props, StringStringEntryProto.key and .value.
+_GRAPH: Final = 7
+_METADATA_PROPS: Final = 14
+_KEY: Final = 1
+_VALUE: Final = 2
+# Wire types of protobuf, https://protobuf.dev/programming-guides/encoding/
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata_props of an ONNX file.
+
+    Raises:
+        ValueError: the file is not a whole ONNX model.
+        OSError: the file cannot be read.
+    """
+    metadata: dict[str, str] = {}
+    has_graph = False
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while file.tell() < size:
+            field, wire, length = _next_field(file)
+            end = file.tell() + length
+            if end > size:
+                raise ValueError(f"it ends after {size} bytes, in the middle of a field of {length}")
+            if field == _METADATA_PROPS and wire == _BYTES:
+                entry = _entry(file, end)
+                metadata[entry.get(_KEY, "")] = entry.get(_VALUE, "")
+            has_graph |= field == _GRAPH and wire == _BYTES
+            file.seek(end)
+    if not has_graph:
+        raise ValueError("it holds no graph")
+    return metadata
+
+
+def _entry(file: BinaryIO, end: int) -> dict[int, str]:
+    fields: dict[int, str] = {}
+    while file.tell() < end:
+        field, wire, length = _next_field(file)
+        if wire != _BYTES or file.tell() + length > end:
+            raise ValueError("its metadata is damaged")
+        fields[field] = file.read(length).decode("utf-8")  # UnicodeDecodeError is a ValueError
+    return fields
+
+
+def _next_field(file: BinaryIO) -> tuple[int, int, int]:
+    """Field number, wire type and bytes that follow; a varint is read and leaves 0."""
+    tag = _varint(file)
+    field, wire = tag >> 3, tag & 7
+    if field == 0:
+        raise ValueError("it is not an ONNX model")
+    if wire == _VARINT:
+        _varint(file)
+        return field, wire, 0
+    if wire == _BYTES:
+        return field, wire, _varint(file)
+    if wire in (_FIXED64, _FIXED32):
+        return field, wire, 8 if wire == _FIXED64 else 4
+    raise ValueError("it is not an ONNX model")
+
+
+def _varint(file: BinaryIO) -> int:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)
+        if not byte:
+            raise ValueError("it ends in the middle of a number")
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    raise ValueError("it is not an ONNX model")

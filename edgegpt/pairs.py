@@ -1,0 +1,51 @@
+"""Prompt/completion pairs as JSONL: what training reads and evaluation judges by."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from edgegpt.errors import DataError
+
+
+class Pair(NamedTuple):
+    """One example; a plain text is a completion without a prompt."""
+
+    prompt: str
+    completion: str
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file; raises DataError naming it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise DataError(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
+
+
+def read_jsonl(path: Path) -> list[Pair]:
+    """Read every pair of a file; raises DataError for one that is missing, empty or not pairs."""
+    pairs = list(parse_jsonl(read_text(path), str(path)))
+    if not pairs:
+        raise DataError(f"{path} holds no examples")
+    return pairs
+
+
+def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
+    """Parse lines of {"prompt", "completion"}; raises DataError naming `source` and the line."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            pair = Pair(row["prompt"], row["completion"])
+        except (ValueError, TypeError, KeyError) as e:
+            raise _bad_line(source, number, line) from e
+        if not (isinstance(pair.prompt, str) and isinstance(pair.completion, str)):
+            raise _bad_line(source, number, line)
+        yield pair
+
+
+def _bad_line(source: str, number: int, line: str) -> DataError:
+    expected = '{"prompt": "...", "completion": "..."}'
+    return DataError(f"{source}, line {number}: expected {expected}, got {line[:80]!r}")

@@ -1,0 +1,179 @@
+"""From logits to the next token, in numpy.
+
+The steps and their order are those of transformers' generate: repetition penalty, temperature,
+top-k, top-p, min-p, draw. Shapes: V is the number of tokens that may be drawn. Logits are float32;
+probabilities are kept as float64 weights relative to the most likely token, whose weight is 1.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgegpt.errors import SamplingError
+
+Logits = NDArray[np.float32]
+Weights = NDArray[np.float64]
+
+# How many of the likeliest tokens top-p looks at before it looks at more.
+_NUCLEUS_FIRST: Final = 64
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """What a request asks of sampling. A value outside its range is refused with SamplingError.
+
+    Attributes:
+        max_new_tokens: at most this many tokens are generated, from 1 up.
+        temperature: divides the logits, up to 1000; 0 is greedy.
+        top_k: only this many likeliest tokens; 0 is off.
+        top_p: only the likeliest tokens that together hold this probability; 1 is off, 0 keeps one.
+        min_p: only tokens at least this fraction as likely as the likeliest; 0 is off.
+        repetition_penalty: above 1 makes tokens of the prompt and the answer less likely, each
+            distinct token once; 1 is off, 0.01 to 100.
+        seed: of the request's own random generator; None draws fresh entropy.
+        stop: strings that end the answer and are not part of it; one string or several.
+        deadline_ms: milliseconds from the request's arrival within which it ends; None is off.
+    """
+
+    max_new_tokens: int = 128
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    deadline_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        _whole("max_new_tokens", self.max_new_tokens, 1)
+        _number("temperature", self.temperature, "from 0 (greedy) to 1000", lambda x: 0 <= x <= 1000)
+        _whole("top_k", self.top_k, 0)
+        _number("top_p", self.top_p, "between 0 and 1", lambda x: 0 <= x <= 1)
+        _number("min_p", self.min_p, "between 0 and 1", lambda x: 0 <= x <= 1)
+        penalty = self.repetition_penalty
+        _number("repetition_penalty", penalty, "between 0.01 and 100", lambda x: 0.01 <= x <= 100)
+        if self.seed is not None:
+            _whole("seed", self.seed, 0)
+        if self.deadline_ms is not None:
+            _number("deadline_ms", self.deadline_ms, "above 0", lambda x: x > 0)
+        object.__setattr__(self, "stop", _stop_strings(self.stop))
+
+
+def sample(logits: Logits, params: SamplingParams, rng: np.random.Generator) -> int:
+    """Draw the next token id from logits (V,), which hold no NaN and at least one finite value.
+
+    The repetition penalty, which needs to know what came before, is `penalise_repetition`.
+    """
+    if params.temperature == 0:
+        return int(logits.argmax())
+    return draw(filtered_weights(logits, params), rng)
+
+
+def filtered_weights(logits: Logits, params: SamplingParams) -> Weights:
+    """Relative probabilities (V,) after temperature, top-k, top-p and min-p; temperature is not 0."""
+    scores = scale(logits, params.temperature)
+    if params.top_k:
+        scores = keep_top_k(scores, params.top_k)
+    weights = np.exp(scores)
+    if params.top_p < 1:
+        weights = keep_top_p(weights, params.top_p)
+    if params.min_p:
+        weights = keep_min_p(weights, params.min_p)
+    return weights
+
+
+def new_generator(params: SamplingParams) -> np.random.Generator:
+    """The random generator of one request."""
+    return np.random.default_rng(params.seed)
+
+
+def penalise_repetition(logits: Logits, seen: NDArray[np.bool_], penalty: float) -> Logits:
+    """Make every token of `seen` (V,) less likely: a positive logit is divided, another multiplied.
+
+    Keskar et al., "CTRL" (2019), section 4.1, with the multiplication for negative logits that its
+    released code and transformers use. Returns a new array (V,).
+    """
+    penalised = np.where(logits > 0, logits / np.float32(penalty), logits * np.float32(penalty))
+    return np.where(seen, penalised, logits)
+
+
+def scale(logits: Logits, temperature: float) -> Weights:
+    """Logits (V,) over temperature, shifted so that the largest is 0."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    with np.errstate(over="ignore"):  # a temperature near 0 leaves the likeliest at 0, the rest at -inf
+        scores /= temperature
+    return scores
+
+
+def keep_top_k(scores: Weights, k: int) -> Weights:
+    """Set scores (V,) below the k-th largest to -inf; what ties with the k-th stays, k > V keeps all."""
+    if k >= scores.size:
+        return scores
+    kth = np.partition(scores, scores.size - k)[scores.size - k]
+    return np.where(scores >= kth, scores, -np.inf)
+
+
+def keep_top_p(weights: Weights, p: float) -> Weights:
+    """Zero weights (V,) outside the nucleus, the fewest likeliest tokens that together reach p.
+
+    Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020). Of equal weights the
+    lower token id goes first; one token always stays.
+    """
+    goal = p * weights.sum()
+    count = min(_NUCLEUS_FIRST, weights.size)
+    while True:
+        # The count likeliest and what ties with the last of them, by weight and then by id.
+        cut = np.partition(weights, weights.size - count)[weights.size - count]
+        ids = np.flatnonzero(weights >= cut)
+        ids = ids[np.argsort(-weights[ids], kind="stable")]
+        reached = weights[ids].cumsum()
+        if reached[-1] >= goal or ids.size == weights.size:
+            break
+        count = min(count * 8, weights.size)
+    nucleus = ids[: int(reached.searchsorted(goal)) + 1]
+    kept = np.zeros_like(weights)
+    kept[nucleus] = weights[nucleus]
+    return kept
+
+
+def keep_min_p(weights: Weights, min_p: float) -> Weights:
+    """Zero weights (V,) below min_p times the largest (Nguyen et al., "Min-p Sampling", 2024)."""
+    return np.where(weights >= min_p * weights.max(), weights, 0.0)
+
+
+def draw(weights: Weights, rng: np.random.Generator) -> int:
+    """Draw an index with probability in proportion to its weight (V,), by inverting the sum."""
+    total = weights.cumsum()
+    # random() is below 1, but its product may round up to the whole sum.
+    mark = min(rng.random() * total[-1], np.nextafter(total[-1], 0.0))
+    return int(total.searchsorted(mark, side="right"))
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SamplingError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _number(name: str, value: Any, wanted: str, accept: Any) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Compared with infinity and not by isfinite, which an int of 400 digits overflows.
+    if not number or not -math.inf < value < math.inf or not accept(value):
+        raise SamplingError(f"{name} must be a number {wanted}, got {value!r}")
+
+
+def _stop_strings(stop: Any) -> tuple[str, ...]:
+    if isinstance(stop, str):
+        stop = (stop,)
+    if not isinstance(stop, Iterable) or isinstance(stop, bytes):
+        raise SamplingError(f"stop must be a string or several, got {stop!r}")
+    strings = tuple(stop)
+    for text in strings:
+        if not isinstance(text, str) or not text:
+            raise SamplingError(f"stop must hold strings that are not empty, got {text!r}")
+    return strings

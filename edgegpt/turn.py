@@ -1,0 +1,152 @@
+"""One request at work: ids become text, and the reasons to end are watched."""
+
+from collections.abc import Generator, Iterator, Sequence
+from types import TracebackType
+
+from edgegpt.deadline import Watch
+from edgegpt.engine import Engine
+from edgegpt.kv_cache import KVCache
+from edgegpt.reply import FinishReason, Piece, Reply, Usage
+from edgegpt.sampling import SamplingParams
+from edgegpt.stop import StopMatcher
+from edgegpt.tokenizer import Tokenizer
+
+
+class Turn:
+    """A prompt and the answer to it, as far as it has come.
+
+    Attributes:
+        context_ids: every id before the answer.
+        token_ids: generated so far.
+        finish_reason: `error` until the turn has ended in another way.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        context_ids: Sequence[int],
+        n_cached: int,
+        params: SamplingParams,
+        watch: Watch,
+    ) -> None:
+        """The cache that `run` is given holds the first `n_cached` of context_ids."""
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self.context_ids = context_ids
+        self._n_cached = n_cached
+        self._params = params
+        self._watch = watch
+        self._matcher = StopMatcher(params.stop)
+        self._pieces: list[str] = []
+        self._byte_offset = 0
+        self.token_ids: list[int] = []
+        self.finish_reason: FinishReason = "error"
+
+    def run(self, cache: KVCache) -> Iterator[Piece]:
+        """Yield the answer piece by piece; `finish_reason` says afterwards why it ended."""
+        try:
+            yield from self._run(cache)
+        except GeneratorExit:
+            self.finish_reason = "cancelled"
+            raise
+
+    def cancel(self) -> None:
+        """End the turn before the next call of the model; from any thread."""
+        self._watch.cancel()
+
+    def reply(self) -> Reply:
+        """The answer until now."""
+        usage = Usage(len(self.context_ids), len(self.token_ids), self._n_cached)
+        text = "".join(self._pieces)
+        return Reply(text, self.finish_reason, usage, self._watch.timing(), tuple(self.token_ids))
+
+    def _run(self, cache: KVCache) -> Iterator[Piece]:
+        decoder = self._tokenizer.stream_decoder()
+        new, history = self.context_ids[self._n_cached :], self.context_ids[: self._n_cached]
+        tokens = self._engine.generate(
+            new, self._params, cache=cache, history=history, halt=self._watch.before_call
+        )
+        ended_by_eos = False
+        for token_id in tokens:
+            self._watch.after_token()
+            self.token_ids.append(token_id)
+            if token_id == self._tokenizer.eos_id:
+                ended_by_eos = True
+                break
+            if text := self._matcher.push(decoder.push(token_id)):
+                yield self._piece(text)
+            if self._matcher.found is not None:
+                break
+        if text := self._matcher.push(decoder.flush()) + self._matcher.flush():
+            yield self._piece(text)
+        self.finish_reason = self._reason(ended_by_eos)
+
+    def _reason(self, ended_by_eos: bool) -> FinishReason:
+        if self._matcher.found is not None:
+            return "stop"
+        if ended_by_eos:
+            return "eos"
+        if self._watch.stopped is not None:
+            return self._watch.stopped
+        return "length" if len(self.token_ids) == self._params.max_new_tokens else "context"
+
+    def _piece(self, text: str) -> Piece:
+        piece = Piece(text, len(self._pieces), self._byte_offset)
+        self._pieces.append(text)
+        self._byte_offset += len(text.encode("utf-8"))
+        return piece
+
+
+class Stream:
+    """The pieces of one answer, as an iterator. Nothing is computed between two of them.
+
+    Attributes:
+        reply: the whole answer once the stream has ended, in whatever way; None before.
+    """
+
+    def __init__(self, turn: Turn, pieces: Generator[Piece, None, None]) -> None:
+        self._turn = turn
+        self._pieces = pieces
+        self.reply: Reply | None = None
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def __next__(self) -> Piece:
+        try:
+            return next(self._pieces)
+        except BaseException:  # StopIteration is the good end
+            if self.reply is None:
+                self.reply = self._turn.reply()
+            raise
+
+    def result(self) -> Reply:
+        """Run to the end; raises what the work raises."""
+        for _ in self:
+            pass
+        assert self.reply is not None
+        return self.reply
+
+    def cancel(self) -> None:
+        """Ask for the end before the next call of the model; from any thread, at any time."""
+        self._turn.cancel()
+
+    def close(self) -> None:
+        """Stop the work; the reply is what the pieces so far join to, and `cancelled`."""
+        self.cancel()
+        try:
+            self._pieces.close()
+        except ValueError:  # it runs in another thread, which is about to see the cancellation
+            return
+        if self.reply is None:
+            self._turn.finish_reason = "cancelled"
+            self.reply = self._turn.reply()
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

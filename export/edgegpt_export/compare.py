@@ -1,0 +1,42 @@
+"""Two arrays of logits, compared. Shapes: L positions, V vocab_size."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from edgegpt_export.evidence import Row
+from edgegpt_export.runner import Logits
+
+_POSITIONS: Final = 64  # at once, so that memory does not grow with L
+
+
+def compare(reference: Logits, logits: Logits, tie: float) -> Row:
+    """PyTorch's logits (L, V) against the file's; tokens within `tie` in `reference` are equally likely."""
+    kl, agreed = 0.0, 0
+    for expected, got in _parts(reference, logits):
+        log_p, log_q = _log_softmax(expected), _log_softmax(got)
+        kl += float((np.exp(log_p) * (log_p - log_q)).sum())
+        at_its_choice = expected[np.arange(len(expected)), got.argmax(-1)]
+        agreed += int((expected.max(-1) - at_its_choice <= tie).sum())
+    length = len(reference)
+    return Row(length, max_abs(reference, logits), kl / length, agreed / length)
+
+
+def max_abs(a: Logits, b: Logits) -> float:
+    """Largest difference between two arrays (L, V): NaN if either holds one, 0 if L is 0."""
+    return float(np.max([0.0, *(np.abs(x - y).max() for x, y in _parts(a, b))]))  # np.max keeps NaN
+
+
+def _parts(a: Logits, b: Logits) -> Iterator[tuple[Logits, Logits]]:
+    if a.shape != b.shape:
+        raise ValueError(f"logits of the shapes {a.shape} and {b.shape} cannot be compared")
+    for start in range(0, len(a), _POSITIONS):
+        yield a[start : start + _POSITIONS], b[start : start + _POSITIONS]
+
+
+def _log_softmax(logits: Logits) -> npt.NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    normalised: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return normalised

@@ -1,0 +1,65 @@
+"""What can be told about a file without running it."""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Final
+
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from edgegpt.accounting import parameter_count
+from edgegpt.config import ModelConfig
+from edgegpt.contract import PORTABLE
+
+_MICROSOFT: Final = "com.microsoft"
+_STANDARD: Final = ("", "ai.onnx")
+# Operators of training, and those that draw random numbers.
+_UNWANTED: Final = frozenset(
+    (
+        "Dropout",
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    )
+)
+
+
+def weight_bytes(model: ModelProto) -> int:
+    """Bytes of the weights in the file: all floating-point tensors but scalars, which are constants."""
+    return sum(
+        prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        for tensor in model.graph.initializer
+        if tensor.dims and tensor.data_type == TensorProto.FLOAT
+    )
+
+
+def expected_weight_bytes(config: ModelConfig) -> int:
+    """Bytes of the weights as float32, from the config; a tied head is stored once."""
+    return 4 * parameter_count(config)
+
+
+def unwanted_operators(model: ModelProto, target: str) -> list[str]:
+    """Operators that do not belong into this target's file, sorted."""
+    domains = _STANDARD if target == PORTABLE else (*_STANDARD, _MICROSOFT)
+    found = set()
+    for node in _nodes(model.graph):
+        if node.domain not in domains:
+            found.add(f"{node.domain}.{node.op_type}")
+        elif node.op_type in _UNWANTED or _trains(node):
+            found.add(node.op_type)
+    return sorted(found)
+
+
+def _trains(node: NodeProto) -> bool:
+    return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+
+
+def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Every node, those of subgraphs included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)

@@ -1,0 +1,120 @@
+"""The portable target: torch.onnx.export of the PyTorch module itself, standard operators only.
+
+It owes nothing to `graph`, which makes it the independent witness, and any runtime can take it.
+"""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import torch
+from onnx import ModelProto
+from torch import Tensor, nn
+from torch.export import Dim
+
+from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
+from edgegpt.errors import EdgeGPTError
+from edgegpt.model import GPT
+from edgegpt_export.modes import eval_mode
+
+_PREFIX: Final = "model."  # of parameter names, from the attribute of _Flat
+
+
+class _Flat(nn.Module):
+    """`GPT.forward_cached` with its cache as a flat list, in the order of the contract."""
+
+    def __init__(self, model: GPT) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, past: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        pairs = list(zip(past[::2], past[1::2], strict=True))
+        logits, present = self.model.forward_cached(input_ids, position_ids, pairs)
+        return logits, *(tensor for pair in present for tensor in pair)
+
+
+def build_portable_graph(model: GPT) -> ModelProto:
+    """Trace a model in eval mode; every submodule has its own train/eval mode again afterwards.
+
+    Returns:
+        A model with the inputs and outputs of `edgegpt.contract`, without metadata. Batch, sequence
+        and past are dynamic, and past may be 0.
+
+    Raises:
+        EdgeGPTError: torch cannot export the model.
+    """
+    try:
+        with eval_mode(model), torch.no_grad(), _quiet():
+            traced = _trace(model)
+    except Exception as e:  # the exporter raises many kinds
+        reason = (str(e).strip().splitlines() or [""])[0]
+        raise EdgeGPTError(
+            f"torch {torch.__version__} cannot export the model: {type(e).__name__}: {reason}"
+        ) from e
+    _name_parameters(traced, model)
+    _strip(traced)
+    return traced
+
+
+def _trace(model: GPT) -> ModelProto:
+    config = model.config
+    layers = range(config.n_layer)
+    # Sizes of 0 and 1 would be taken for constants.
+    batch, new, cached = 2, 2, 3
+    past = [torch.zeros(batch, config.n_kv_head, cached, config.head_dim) for _ in range(2 * config.n_layer)]
+    ids = torch.zeros(batch, new, dtype=torch.int64)
+    positions = torch.arange(cached, cached + new).expand(batch, new)
+    rows, columns = Dim("batch"), Dim("sequence")
+    program = torch.onnx.export(
+        _Flat(model).eval(),
+        (ids, positions, past),
+        dynamo=True,
+        input_names=[INPUT_IDS, POSITION_IDS, *(name for i in layers for name in past_names(i))],
+        output_names=[LOGITS, *(name for i in layers for name in present_names(i))],
+        dynamic_shapes=(
+            {0: rows, 1: columns},
+            {0: rows, 1: columns},
+            [{0: rows, 2: Dim("past")} for _ in past],
+        ),
+        verbose=False,
+    )
+    if program is None:
+        raise EdgeGPTError("torch.onnx.export returned nothing")
+    return program.model_proto
+
+
+def _name_parameters(traced: ModelProto, model: GPT) -> None:
+    """Give initialisers the checkpoint's names where they hold a parameter as it is."""
+    names = {f"{_PREFIX}{name}": name for name, _ in model.named_parameters()}
+    if model.config.tie_embeddings:
+        names[f"{_PREFIX}head.weight"] = "wte.weight"
+    for tensor in traced.graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    for node in traced.graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = names.get(name, name)
+
+
+def _strip(traced: ModelProto) -> None:
+    """Drop the tracer's notes: source lines and paths of this machine do not belong into the file."""
+    graph = traced.graph
+    graph.ClearField("value_info")
+    for part in (traced, graph, *graph.node, *graph.initializer, *graph.input, *graph.output):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's warnings, log lines and prints from the user, who can do nothing about them."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

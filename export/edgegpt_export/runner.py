@@ -1,0 +1,107 @@
+"""Feed tokens through a session in the ways a robot does: with a growing cache or a fixed buffer.
+
+Shapes: B batch, T new tokens, P cached tokens, V vocab_size.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from edgegpt.short_cause import short_cause
+from edgegpt.config import ModelConfig
+from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
+from edgegpt.errors import VerificationError
+
+Ids = npt.NDArray[np.int64]
+Logits = npt.NDArray[np.float32]
+
+POISON: Final = np.float32(1e30)  # in rows of a buffer that must not be read
+
+
+def open_session(path: Path) -> ort.InferenceSession:
+    """A session as it ships: all optimisations, one thread, no spinning."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+class GrowingCache:
+    """What present returned is the next call's past, beginning with none."""
+
+    def __init__(self, session: ort.InferenceSession, config: ModelConfig, batch: int) -> None:
+        self._session = session
+        self._length = 0
+        layers = range(config.n_layer)
+        self._past_names = [name for i in layers for name in past_names(i)]
+        self._outputs = [LOGITS, *(name for i in layers for name in present_names(i))]
+        shape = (batch, config.n_kv_head, 0, config.head_dim)
+        self._past: list[npt.NDArray[Any]] = [np.zeros(shape, np.float32) for _ in self._past_names]
+
+    def feed(self, ids: Ids) -> Logits:
+        """The next tokens (B, T) -> their logits (B, T, V)."""
+        inputs = dict(zip(self._past_names, self._past, strict=True))
+        inputs.update({INPUT_IDS: ids, POSITION_IDS: _positions(ids, self._length)})
+        logits: Logits
+        with _running(ids, self._length):
+            logits, *self._past = self._session.run(self._outputs, inputs)
+        self._length += ids.shape[1]
+        return logits
+
+
+class SharedCache:
+    """One buffer a cache tensor, bound as past and as present, its unused rows full of POISON."""
+
+    def __init__(self, session: ort.InferenceSession, config: ModelConfig, batch: int, capacity: int) -> None:
+        self._session = session
+        self._vocab_size = config.vocab_size
+        self._length = 0
+        self._binding = session.io_binding()
+        shape = (batch, config.n_kv_head, capacity, config.head_dim)
+        self._buffers = []  # a binding does not keep them alive
+        for i in range(config.n_layer):
+            for past, present in zip(past_names(i), present_names(i), strict=True):
+                buffer = ort.OrtValue.ortvalue_from_numpy(np.full(shape, POISON))
+                self._binding.bind_ortvalue_input(past, buffer)
+                self._binding.bind_ortvalue_output(present, buffer)
+                self._buffers.append(buffer)
+
+    def feed(self, ids: Ids) -> Logits:
+        """The next tokens (B, T) -> their logits (B, T, V); no more than the capacity in all."""
+        ids = np.ascontiguousarray(ids)
+        logits = np.empty((*ids.shape, self._vocab_size), np.float32)
+        values = {
+            INPUT_IDS: ort.OrtValue.ortvalue_from_numpy(ids),
+            POSITION_IDS: ort.OrtValue.ortvalue_from_numpy(_positions(ids, self._length)),
+            LOGITS: ort.OrtValue.ortvalue_from_numpy(logits),
+        }
+        self._binding.bind_ortvalue_input(INPUT_IDS, values[INPUT_IDS])
+        self._binding.bind_ortvalue_input(POSITION_IDS, values[POSITION_IDS])
+        self._binding.bind_ortvalue_output(LOGITS, values[LOGITS])
+        with _running(ids, self._length):
+            self._session.run_with_iobinding(self._binding)
+        self._length += ids.shape[1]
+        return logits
+
+
+@contextmanager
+def _running(ids: Ids, start: int) -> Iterator[None]:
+    try:
+        yield
+    except Exception as e:  # onnxruntime raises several kinds, some of them private
+        batch, new = ids.shape
+        raise VerificationError(
+            f"the graph does not run on {new} tokens after {start} (batch {batch}): {short_cause(e)}"
+        ) from e
+
+
+def _positions(ids: Ids, start: int) -> Ids:
+    batch, new = ids.shape
+    return np.ascontiguousarray(np.broadcast_to(np.arange(start, start + new), (batch, new)))

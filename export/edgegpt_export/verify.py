@@ -1,0 +1,225 @@
+"""Does an ONNX file compute what the PyTorch model computes? Measured, with limits.
+
+PyTorch is the reference for whole prompts. What then remains is compared within the file: the same
+prompt in chunks, token by token and in a batch, fed as a robot feeds it. For the engine target that
+is through a buffer bound as past and as present, longer than the prompt, whose unused rows hold
+1e30, so that reading one would show. Shapes: L positions, V vocab_size.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+
+from edgegpt.artifact import Artifact, open_artifact
+from edgegpt.checkpoint import Checkpoint, load_checkpoint
+from edgegpt.contract import ENGINE
+from edgegpt.errors import ArtifactError, VerificationError
+from edgegpt.model import GPT
+from edgegpt_export.compare import compare, max_abs
+from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes
+from edgegpt_export.evidence import Check, Evidence, Row
+from edgegpt_export.limits import LIMITS, Limits
+from edgegpt_export.modes import eval_mode
+from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache
+
+OnStep = Callable[[str], None]
+
+_SEED: Final = 0  # of the tokens; the same file gives the same evidence
+_STEPS: Final = 64  # token by token over this many at the beginning and at the end of the context
+_SPARE: Final = 5  # rows that a shared buffer has beyond the prompt
+_BATCH: Final = 3
+_BATCH_TOKENS: Final = 8
+
+
+def verify_file(
+    path: str | Path, checkpoint: str | Path | Checkpoint, on_step: OnStep = lambda _: None
+) -> Evidence:
+    """Repeat the verification of an exported file.
+
+    Args:
+        path: the .onnx file.
+        checkpoint: what it was exported from, loaded or as a folder.
+        on_step: is told what happens next, in a few words.
+
+    Returns:
+        what was measured; `failures` says what is beyond its limit.
+
+    Raises:
+        VerificationError: the file was exported from another checkpoint.
+        ArtifactError: the file is missing, damaged, foreign or of a precision that is not known.
+        CheckpointError, ConfigError, TokenizerError: the checkpoint is not valid.
+    """
+    path = Path(path)
+    source = "the checkpoint" if isinstance(checkpoint, Checkpoint) else str(checkpoint)
+    artifact = open_artifact(path)
+    if not isinstance(checkpoint, Checkpoint):
+        checkpoint = load_checkpoint(checkpoint)
+    _check_origin(artifact, checkpoint, source)
+    if artifact.precision not in LIMITS:
+        raise ArtifactError(
+            f"{path} has the precision {artifact.precision!r}, for which this edgegpt has no limits; "
+            "verify it with the one that made it"
+        )
+    return verify(path, artifact.session, checkpoint.model, artifact.target, artifact.precision, on_step)
+
+
+def verify(
+    path: Path,
+    session: ort.InferenceSession,
+    model: GPT,
+    target: str,
+    precision: str,
+    on_step: OnStep = lambda _: None,
+) -> Evidence:
+    """Measure a file, open as `session`, against a PyTorch model, whose train/eval modes stay as they are."""
+    limits = LIMITS[precision]
+    file = _File(session, model, target)
+    contents = onnx.load(str(path), load_external_data=False)
+    tokens = np.random.default_rng(_SEED).integers(
+        model.config.vocab_size, size=(_BATCH, model.config.block_size)
+    )
+    ids = tokens[:1]
+    checks = [_weight_bytes(contents, model), _operators(contents, target)]
+    del contents
+    with eval_mode(model), torch.inference_mode():
+        rows, whole = _rows(file, ids, limits, on_step)
+    on_step("changing later tokens")
+    checks.append(_causality(file, ids, whole, limits))
+    on_step("in chunks")
+    checks.append(_chunked(file, ids, whole, limits))
+    on_step("token by token")
+    checks.append(_stepwise(file, ids, whole, limits))
+    on_step("in a batch")
+    checks.append(_batch(file, tokens, limits))
+    return Evidence(target, precision, limits, tuple(rows), tuple(checks))
+
+
+def _check_origin(artifact: Artifact, checkpoint: Checkpoint, source: str) -> None:
+    path = artifact.path
+    if artifact.weights_sha256 != checkpoint.weights_sha256:
+        raise VerificationError(
+            f"{path} was exported from another checkpoint than {source}: the sha256 of its weights begins "
+            f"{artifact.weights_sha256[:12]}, here it is {checkpoint.weights_sha256[:12]}"
+        )
+    if artifact.config != checkpoint.config:
+        ours = checkpoint.config.model_dump()
+        differences = [
+            f"{key} {value!r}, here {ours[key]!r}" for key, value in artifact.config if value != ours[key]
+        ]
+        raise VerificationError(
+            f"{path} was exported with another config than {source}: {'; '.join(differences)}"
+        )
+
+
+class _File:
+    """The file under test and the model it is held against."""
+
+    def __init__(self, session: ort.InferenceSession, model: GPT, target: str) -> None:
+        self.session = session
+        self.model = model
+        self.shared = target == ENGINE
+
+    def cache(self, batch: int, tokens: int) -> GrowingCache | SharedCache:
+        """An empty cache for that many tokens, as this target is run."""
+        if self.shared:
+            return SharedCache(self.session, self.model.config, batch, tokens + _SPARE)
+        return GrowingCache(self.session, self.model.config, batch)
+
+    def prefill(self, ids: Ids) -> Logits:
+        """A prompt (1, L) whole and without a past -> (L, V)."""
+        logits: Logits = GrowingCache(self.session, self.model.config, batch=1).feed(ids)[0]
+        return logits
+
+
+def _rows(file: _File, ids: Ids, limits: Limits, on_step: OnStep) -> tuple[list[Row], Logits]:
+    """PyTorch against the file at each length, and the file's logits for the longest."""
+    rows = []
+    logits = np.empty((0, 0), np.float32)
+    for length in _lengths(ids.shape[1]):
+        on_step(f"length {length}")
+        prompt = ids[:, :length]
+        logits = file.prefill(prompt)
+        rows.append(compare(file.model(torch.from_numpy(prompt))[0].numpy(), logits, tie=limits.max_abs))
+    return rows, logits
+
+
+def _lengths(block_size: int) -> list[int]:
+    return sorted({min(max(length, 1), block_size) for length in (1, 2, 7, block_size - 1, block_size)})
+
+
+def _causality(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
+    """Change every token of the second half; the first half's logits must not move."""
+    half = ids.shape[1] // 2
+    changed = ids.copy()
+    changed[:, half:] = (changed[:, half:] + 1) % whole.shape[-1]
+    moved = max_abs(file.prefill(changed)[:half], whole[:half])
+    return Check("causality", moved, limits.causality, "earlier logits moved when later tokens changed")
+
+
+def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
+    """Four uneven chunks, the first of one token."""
+    length = ids.shape[1]
+    cuts = sorted({0, 1, min(8, length), length // 2, length})
+    cache = file.cache(1, length)
+    worst = _worst(max_abs(cache.feed(ids[:, a:b])[0], whole[a:b]) for a, b in pairwise(cuts))
+    return Check("chunked = whole", worst, limits.consistency, "logits differ from those of the whole prompt")
+
+
+def _stepwise(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
+    """Token by token from an empty cache, and up to the very end of the context."""
+    length = ids.shape[1]
+    beginning = file.cache(1, length)
+    worst = _steps(beginning, ids, whole, 0, min(_STEPS, length))
+    if length > _STEPS:
+        end = file.cache(1, length)
+        start = length - _STEPS
+        end.feed(ids[:, :start])
+        worst = _worst([worst, _steps(end, ids, whole, start, length)])
+    return Check(
+        "stepwise = whole", worst, limits.consistency, "logits differ from those of the whole prompt"
+    )
+
+
+def _steps(cache: GrowingCache | SharedCache, ids: Ids, whole: Logits, start: int, stop: int) -> float:
+    return _worst(max_abs(cache.feed(ids[:, i : i + 1])[0], whole[i : i + 1]) for i in range(start, stop))
+
+
+def _batch(file: _File, tokens: Ids, limits: Limits) -> Check:
+    """A batch without past and then one token more, against its rows one by one."""
+    length = min(_BATCH_TOKENS, tokens.shape[1])
+    cuts = sorted({0, max(length - 1, 1), length})
+    together, alone = file.cache(_BATCH, length), [file.cache(1, length) for _ in range(_BATCH)]
+    differences = []
+    for a, b in pairwise(cuts):
+        logits = together.feed(tokens[:, a:b])  # (B, T, V)
+        differences += [max_abs(logits[i], alone[i].feed(tokens[i : i + 1, a:b])[0]) for i in range(_BATCH)]
+    return Check(
+        "batch = singles",
+        _worst(differences),
+        limits.consistency,
+        "logits differ from those of one row alone",
+    )
+
+
+def _weight_bytes(contents: onnx.ModelProto, model: GPT) -> Check:
+    found, expected = weight_bytes(contents), expected_weight_bytes(model.config)
+    return Check(
+        "weight bytes", abs(found - expected), 0, f"{found} in the file, {expected} by the config, apart by"
+    )
+
+
+def _operators(contents: onnx.ModelProto, target: str) -> Check:
+    names = unwanted_operators(contents, target)
+    return Check(
+        "operators", len(names), 0, f"not of the {target} target: {', '.join(names) or 'none'}, number"
+    )
+
+
+def _worst(differences: Iterable[float]) -> float:
+    return float(np.max(list(differences)))  # keeps NaN, unlike max()

@@ -1,0 +1,191 @@
+"""edgegpt.accounting: what a config says is what the module holds and does."""
+
+import dataclasses
+from math import prod
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+from edgegpt.accounting import (
+    account,
+    activation_peak_bytes,
+    kv_cache_bytes,
+    parameter_count,
+    parameter_shapes,
+)
+from edgegpt.config import ModelConfig
+from edgegpt.engine import PREFILL_CHUNK
+from edgegpt.model import GPT
+
+MODELS = Path(__file__).parent.parent / "configs" / "models"
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> ModelConfig:
+    n_head = draw(st.integers(1, 4))
+    return ModelConfig(
+        vocab_size=draw(st.integers(1, 70)),
+        block_size=draw(st.integers(1, 40)),
+        n_layer=draw(st.integers(1, 3)),
+        n_head=n_head,
+        n_embd=n_head * draw(st.integers(1, 12)),
+        qkv_bias=draw(st.booleans()),
+        tie_embeddings=draw(st.booleans()),
+    )
+
+
+def component(config: ModelConfig, name: str) -> int:
+    return next(c.parameters for c in account(config).components if c.name == name)
+
+
+@pytest.mark.parametrize(("qkv_bias", "count"), [(False, 7_085_568), (True, 7_087_872)])
+def test_a_block_of_width_768_has_exactly_this_many_parameters(qkv_bias: bool, count: int) -> None:
+    one = ModelConfig(vocab_size=1, block_size=1, n_layer=1, n_head=12, n_embd=768, qkv_bias=qkv_bias)
+    two = one.model_copy(update={"n_layer": 2})
+    assert parameter_count(two) - parameter_count(one) == count
+    assert sum(p.numel() for p in GPT(one).blocks.parameters()) == count
+
+
+def test_six_blocks_of_width_256_have_exactly_4733952_parameters() -> None:
+    config = ModelConfig(vocab_size=1, block_size=1, n_layer=6, n_head=8, n_embd=256)
+    norm_f = 2 * 256
+    blocks = component(config, "attention") + component(config, "mlp") + component(config, "norms") - norm_f
+    assert blocks == 4_733_952
+    assert sum(p.numel() for p in GPT(config).blocks.parameters()) == 4_733_952
+
+
+def test_a_tiny_untied_model_has_exactly_32192_parameters() -> None:
+    config = ModelConfig(vocab_size=100, block_size=16, n_layer=2, n_head=4, n_embd=32)
+    assert parameter_count(config) == 32_192
+    assert sum(p.numel() for p in GPT(config).parameters()) == 32_192
+
+
+def test_gpt2_small_has_exactly_124439808_parameters() -> None:
+    assert parameter_count(ModelConfig.from_yaml(MODELS / "gpt2.yaml")) == 124_439_808
+
+
+@given(configs())
+def test_every_count_is_the_modules_own(config: ModelConfig) -> None:
+    module = GPT(config)
+    assert parameter_count(config) == sum(p.numel() for p in module.parameters())
+    shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    assert parameter_shapes(config) == shapes
+    assert list(parameter_shapes(config)) == list(shapes)  # in the module's order
+
+
+@given(configs())
+def test_every_component_is_the_modules_own(config: ModelConfig) -> None:
+    parts = {"wte": "token embedding", "wpe": "position embedding", "attn": "attention", "head": "head"}
+    counted = dict.fromkeys([*parts.values(), "mlp", "norms"], 0)
+    for name, parameter in GPT(config).named_parameters():
+        part = "norms" if "norm_" in name else "mlp" if "mlp" in name else ""
+        part = part or next(row for key, row in parts.items() if key in name.split("."))
+        counted[part] += parameter.numel()
+    rows = {c.name.removesuffix(" (tied)"): c.parameters for c in account(config).components}
+    assert rows == counted
+
+
+@given(configs())
+def test_the_total_is_the_sum_of_the_components(config: ModelConfig) -> None:
+    result = account(config)
+    for field in ("parameters", "prefill_flops", "decode_flops"):
+        assert getattr(result.total, field) == sum(getattr(c, field) for c in result.components)
+    for precision in ("fp32", "fp16", "int8", "int4"):
+        whole = getattr(result.total.weight_bytes, precision)
+        assert whole == sum(getattr(c.weight_bytes, precision) for c in result.components)
+
+
+def test_float_weights_take_four_and_two_bytes_each() -> None:
+    total = account(TINY).total
+    assert total.weight_bytes.fp32 == 4 * sum(prod(shape) for shape in parameter_shapes(TINY).values())
+    assert total.weight_bytes.fp16 == 2 * total.parameters
+
+
+def test_quantised_rows_are_whole_blocks_of_128_weights_with_a_scale() -> None:
+    # Width 192: two blocks a row, the second half empty. Only the untied head's matrix, (10, 192).
+    config = ModelConfig(vocab_size=10, block_size=4, n_layer=1, n_head=2, n_embd=192)
+    head = account(config).components[-1].weight_bytes
+    assert head.int8 == 10 * 2 * (128 + 4)
+    assert head.int4 == 10 * 2 * (64 + 4)
+
+
+def test_embeddings_norms_and_a_tied_head_are_not_quantised() -> None:
+    rows = {
+        c.name: c.weight_bytes for c in account(TINY.model_copy(update={"tie_embeddings": True})).components
+    }
+    for name in ("token embedding", "position embedding", "norms", "head (tied)"):
+        assert rows[name].int4 == rows[name].int8 == rows[name].fp32
+    assert rows["head (tied)"].fp32 == 0
+
+
+def test_the_cache_is_as_large_as_the_modules() -> None:
+    _, present = GPT(TINY).forward_cached(
+        torch.zeros(1, 7, dtype=torch.long), torch.arange(7)[None], GPT(TINY).empty_cache(1)
+    )
+    assert kv_cache_bytes(TINY, 7) == sum(t.numel() * t.element_size() for pair in present for t in pair)
+    result = account(TINY, kv_capacity=7)
+    assert (result.kv_capacity, result.kv_bytes) == (7, 7 * result.kv_bytes_per_token)
+    assert account(TINY).kv_capacity == TINY.block_size
+
+
+def flops(model: GPT, tokens: int, cached: int) -> int:
+    """FLOPs of `tokens` new tokens after `cached` ones, as PyTorch counts them."""
+    ids = torch.zeros(1, cached + tokens, dtype=torch.long)
+    positions = torch.arange(cached + tokens)[None]
+    with torch.no_grad():
+        _, past = model.forward_cached(ids[:, :cached], positions[:, :cached], model.empty_cache(1))
+        with FlopCounterMode(display=False) as counter:
+            model.forward_cached(ids[:, cached:], positions[:, cached:], past)
+    return int(counter.get_total_flops())
+
+
+@given(configs(), st.data())
+def test_flops_are_those_that_pytorch_counts(config: ModelConfig, data: st.DataObject) -> None:
+    model = GPT(config).eval()
+    prompt = data.draw(st.integers(1, config.block_size), label="prompt")
+    cached = data.draw(st.integers(0, config.block_size - 1), label="cached")
+    result = account(config, prompt_tokens=prompt, cached_tokens=cached)
+    assert result.total.prefill_flops * prompt == flops(model, prompt, 0)
+    assert result.total.decode_flops == flops(model, 1, cached)
+
+
+def test_decode_is_counted_at_the_end_of_the_context_unless_told() -> None:
+    assert (
+        account(TINY).total.decode_flops
+        == account(TINY, cached_tokens=TINY.block_size - 1).total.decode_flops
+    )
+    assert account(TINY).total.decode_flops > account(TINY, cached_tokens=0).total.decode_flops
+
+
+def test_the_activation_peak_is_that_of_the_widest_step() -> None:
+    logits = ModelConfig(vocab_size=5000, block_size=512, n_layer=1, n_head=4, n_embd=32)
+    assert activation_peak_bytes(logits, 8) == 4 * 8 * (32 + 5000)
+    inner = logits.model_copy(update={"vocab_size": 10})
+    assert activation_peak_bytes(inner, 8) == 4 * 8 * (32 + 2 * 128)
+    scores = 4 * 8 * (400 + 8)  # n_head x new x all
+    assert activation_peak_bytes(inner, 8, 400) == 4 * (8 * (32 + 96 + 32) + scores)
+
+
+def test_prompt_and_chunk_never_exceed_the_context() -> None:
+    result = account(TINY, prompt_tokens=10_000, chunk_tokens=10_000)
+    assert result.prompt_tokens == result.chunk_tokens == TINY.block_size
+
+
+def test_the_chunk_is_the_engines_unless_told() -> None:
+    config = ModelConfig.from_yaml(MODELS / "nano.yaml")
+    assert account(config).chunk_tokens == PREFILL_CHUNK
+
+
+def test_an_account_is_plain_data() -> None:
+    as_dict = dataclasses.asdict(account(TINY))
+    assert as_dict["total"]["parameters"] == parameter_count(TINY)
+
+
+def test_a_model_of_a_billion_layers_is_counted_at_once() -> None:
+    config = TINY.model_copy(update={"n_layer": 10**9})
+    assert parameter_count(config) > 10**13

@@ -1,0 +1,58 @@
+import subprocess
+import sys
+
+import pytest
+from tiny_files import TINY, tiny_file
+
+from edgegpt import contract
+from edgegpt.artifact import open_artifact
+from edgegpt.sampling import SamplingParams
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return tiny_file(tmp_path_factory.mktemp("artifact"))
+
+
+def test_an_artifact_knows_what_the_exporter_wrote(file):
+    artifact = open_artifact(str(file))
+    assert artifact.path == file
+    assert artifact.config == TINY
+    assert artifact.tokenizer.vocab_size == 270
+    assert (artifact.target, artifact.precision) == (contract.ENGINE, "fp32")
+    assert artifact.recipe == {}
+    assert artifact.evidence == {"top1": 1.0}
+    assert artifact.weights_sha256 == "0" * 64
+    assert artifact.tool == "tests"
+    assert artifact.sampling == SamplingParams(temperature=0.0, max_new_tokens=16)
+    assert artifact.bytes == file.stat().st_size
+
+
+def test_the_session_uses_the_threads_asked_for_and_never_spins(file):
+    options = open_artifact(file, threads=2).session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+def run(code: str, *args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+
+def test_a_robot_loads_and_answers_without_torch_onnx_or_a_word_on_stderr(file):
+    result = run(
+        "import sys, edgegpt; edgegpt.load(sys.argv[1]).generate('go'); "
+        "print([m for m in ('torch', 'onnx', 'rclpy', 'rich', 'typer', 'safetensors') if m in sys.modules])",
+        file,
+    )
+    assert result.stdout == "[]\n"
+    assert result.stderr == ""
+
+
+def test_importing_edgegpt_loads_nothing_until_a_name_is_used():
+    result = run(
+        "import sys, edgegpt; print([m for m in ('numpy', 'onnxruntime', 'pydantic') if m in sys.modules]); "
+        "print(*[getattr(edgegpt, name) and name for name in edgegpt.__all__])"
+    )
+    names = "EdgeGPTError Engine ModelConfig Reply SamplingParams TextGenerator __version__ load"
+    assert result.stdout == f"[]\n{names}\n"

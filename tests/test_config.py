@@ -1,0 +1,202 @@
+"""edgegpt.config and edgegpt.yaml_file: a config is a value, and a bad one says what is wrong with it."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pydantic
+import pytest
+
+from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError
+from edgegpt.schemas import SCHEMAS, schema_text
+from edgegpt.yaml_file import parse_yaml
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+MODELS = sorted((CONFIGS / "models").glob("*.yaml"))
+GOOD = {"vocab_size": 300, "block_size": 16, "n_layer": 2, "n_head": 4, "n_embd": 32}
+
+
+def text_of(**changes: object) -> str:
+    return "".join(f"{key}: {value}\n" for key, value in {**GOOD, **changes}.items())
+
+
+def write(folder: Path, **changes: object) -> Path:
+    path = folder / "model.yaml"
+    path.write_text(text_of(**changes), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_every_model_config_loads_and_survives_a_round_trip(path: Path) -> None:
+    config = ModelConfig.from_yaml(path)
+    assert ModelConfig.parse(config.to_yaml(), "again") == config
+
+
+def test_the_shipped_models_have_the_shapes_they_are_known_by() -> None:
+    keys = ("n_embd", "n_layer", "n_head", "vocab_size", "block_size", "tie_embeddings", "qkv_bias")
+    shapes = {
+        path.stem: tuple(getattr(ModelConfig.from_yaml(path), key) for key in keys)
+        for path in MODELS
+        if path.stem in ("nano", "micro", "small", "gpt2")
+    }
+    assert shapes == {
+        "nano": (128, 4, 4, 512, 256, False, False),
+        "micro": (256, 6, 8, 4096, 512, False, False),
+        "small": (512, 8, 8, 8192, 1024, False, False),
+        "gpt2": (768, 12, 12, 50257, 1024, True, True),
+    }
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_json_schema_for_editors_is_up_to_date(name: str) -> None:
+    on_disk = (CONFIGS / "schemas" / name).read_text(encoding="utf-8")
+    assert on_disk == schema_text(SCHEMAS[name]), "run `python -m edgegpt.schemas`"
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_an_editor_finds_the_schema_and_the_schema_accepts_the_config(path: Path) -> None:
+    first_line = path.read_text(encoding="utf-8").splitlines()[0]
+    schema = path.parent / first_line.removeprefix("# yaml-language-server: $schema=")
+    jsonschema.validate(
+        parse_yaml(path.read_text(encoding="utf-8"), path.name), json.loads(schema.read_text())
+    )
+
+
+def test_a_config_cannot_be_changed() -> None:
+    config = ModelConfig.parse(text_of(), "here")
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        config.n_embd = 64
+    assert {config: "and is hashable"}[ModelConfig.parse(text_of(), "there")]
+
+
+def test_head_dim_and_n_kv_head_follow_from_the_config() -> None:
+    config = ModelConfig.parse(text_of(), "here")
+    assert (config.head_dim, config.n_kv_head) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("n_embed", "n_embd"), ("nlayer", "n_layer"), ("block_sise", "block_size")]
+)
+def test_an_unknown_key_is_refused_with_the_nearest_valid_one(tmp_path: Path, typed: str, meant: str) -> None:
+    path = write(tmp_path, **{typed: 8})
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.from_yaml(path)
+    assert str(error.value) == f"{path}: unknown key {typed!r}, did you mean {meant!r}?"
+
+
+def test_an_unknown_key_near_to_nothing_gets_the_list_of_keys() -> None:
+    with pytest.raises(ConfigError, match="unknown key 'zzz'; the keys are family, vocab_size, block_size, "):
+        ModelConfig.parse(text_of(zzz=1), "here")
+
+
+def test_a_width_that_the_heads_do_not_divide_is_a_sentence_with_both_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path, n_embd=130)
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.from_yaml(path)
+    assert str(error.value) == f"{path}: n_embd must be divisible by n_head, got 130 and 4"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("n_layer", "two", "'two'"),
+        ("n_layer", "2.0", "2.0"),
+        ("n_layer", "0", "0"),
+        ("n_layer", "-1", "-1"),
+        ("n_layer", "true", "True"),
+        ("n_layer", "null", "None"),
+        ("n_layer", "[2]", "[2]"),
+        ("vocab_size", "'300'", "'300'"),
+        ("dropout", "1.0", "1.0"),
+        ("dropout", "-0.1", "-0.1"),
+        ("dropout", ".nan", "nan"),
+        ("qkv_bias", "1", "1"),
+        ("tie_embeddings", "'yes'", "'yes'"),
+        ("gelu", "fast", "'fast'"),
+        ("family", "bert", "'bert'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_file_and_key(
+    tmp_path: Path, key: str, value: str, shown: str
+) -> None:
+    path = write(tmp_path, **{key: value})
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.from_yaml(path)
+    message = str(error.value)
+    assert message.startswith(f"{path}: {key} ")
+    assert message.endswith(f", got {shown}")
+
+
+def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text("n_layer: 0\nn_head: four\nn_emb: 32\nvocab_size: 300\nblock_size: 16\n")
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.from_yaml(path)
+    for part in ("n_layer", "n_head", "'n_embd' is missing", "'n_emb', did you mean 'n_embd'?"):
+        assert part in str(error.value)
+
+
+def test_an_endless_value_is_shortened() -> None:
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.parse(text_of(n_layer="x" * 100_000), "here")
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e-4", 1e-4), ("1E-4", 1e-4), ("5e-1", 0.5), ("1.e-1", 0.1), ("0", 0)]
+)
+def test_a_number_may_be_written_as_people_write_it(text: str, value: float) -> None:
+    assert ModelConfig.parse(text_of(dropout=text), "here").dropout == value
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_line() -> None:
+    with pytest.raises(
+        ConfigError, match="here, line 1: not valid YAML: the key 'n_layer' stands there twice"
+    ):
+        ModelConfig.parse(text_of() + "n_layer: 3\n", "here")
+
+
+def test_a_merge_key_works() -> None:
+    data = parse_yaml("base: &base {a: 1, b: 2}\nmore:\n  <<: *base\n  b: 3\n", "here")
+    assert data["more"] == {"a": 1, "b": 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n_layer: [1,",
+        "\tn_layer: 1",
+        "a: b: c",
+        "a: \x00",
+        "when: 2024-13-45",
+        "n: " + "[" * 10_000,
+        "a: !!python/name:os.system",
+    ],
+    ids=["open bracket", "tab", "two colons", "NUL", "month 13", "depth", "python tag"],
+)
+def test_text_that_is_no_yaml_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^here(, line \d+)?: not valid YAML: ."):
+        ModelConfig.parse(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("", "is empty"), ("# only a comment\n", "is empty"), ("- 1\n- 2\n", "got list"), ("hello", "got str")],
+)
+def test_yaml_that_is_no_mapping_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"here.*{reason}"):
+        ModelConfig.parse(text, "here")
+
+
+def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
+        ModelConfig.from_yaml(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="is a folder, expected a YAML file"):
+        ModelConfig.from_yaml(tmp_path)
+    (tmp_path / "weights.bin").write_bytes(b"\x89\xff\x00\xfe")
+    with pytest.raises(ConfigError, match=r"weights\.bin cannot be read"):
+        ModelConfig.from_yaml(tmp_path / "weights.bin")
+    (tmp_path / "weights.bin").write_bytes(b"\x00\x01\x02")
+    with pytest.raises(ConfigError, match=r"weights\.bin: not valid YAML"):
+        ModelConfig.from_yaml(tmp_path / "weights.bin")

@@ -1,0 +1,334 @@
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import GREEDY, Script, greedy
+from tiny_files import TINY, tiny_file, tokenizer, torch_greedy
+
+import edgegpt
+from edgegpt.engine import EngineError
+from edgegpt.errors import NonFiniteLogitsError, PromptError, TokenizerError
+from edgegpt.reply import percentile
+from edgegpt.sampling import SamplingParams
+
+PROMPT = "go left"
+EMOJI = "naïve 😀 漢字 e\u0301!"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return edgegpt.load(tiny_file(tmp_path_factory.mktemp("generator")))
+
+
+# --- text ---
+
+
+def test_a_reply_is_what_a_full_recompute_in_pytorch_says(model):
+    ids = tokenizer().encode_prompt(PROMPT)
+    expected = torch_greedy(ids, 10, 270)
+    reply = model.generate(PROMPT, greedy(max_new_tokens=10))
+    assert list(reply.token_ids) == expected
+    assert reply.text == tokenizer().decode(expected)
+
+
+def test_the_pieces_join_to_the_text_and_say_where_they_stand(model):
+    stream = model.stream(PROMPT, SamplingParams(seed=1, temperature=3.0, max_new_tokens=30))
+    pieces = list(stream)
+    text = ""
+    for n, piece in enumerate(pieces):
+        assert piece.text
+        assert (piece.index, piece.byte_offset) == (n, len(text.encode()))
+        text += piece.text
+    assert text == stream.reply.text == tokenizer().decode(stream.reply.token_ids)
+
+
+def test_a_character_is_never_cut():
+    script = Script(PROMPT, EMOJI)
+    assert len(script.ids) > len(EMOJI)
+    pieces = [piece.text for piece in script.generator.stream(PROMPT, GREEDY)]
+    assert "".join(pieces) == EMOJI
+    assert "�" not in "".join(pieces)
+
+
+def test_an_answer_cut_inside_a_character_ends_as_its_ids_decode():
+    script = Script(PROMPT, "a😀")
+    reply = script.generator.generate(PROMPT, greedy(max_new_tokens=3))
+    assert reply.text == "a�"
+    assert reply.finish_reason == "length"
+
+
+def test_params_default_to_those_of_the_file(model):
+    assert model.sampling == SamplingParams(temperature=0.0, max_new_tokens=16)
+    assert len(model.generate(PROMPT).token_ids) == 16
+
+
+def test_the_same_seed_gives_the_same_text_whatever_runs_before_or_beside(model):
+    params = SamplingParams(seed=9, max_new_tokens=20)
+    alone = model.generate(PROMPT, params).text
+    model.generate("something else", SamplingParams(seed=1))
+    other = model.stream("turn right", SamplingParams(seed=2))
+    next(other)
+    stream = model.stream(PROMPT, params)
+    beside = [stream.result().text]
+    list(other)
+    thread = threading.Thread(target=lambda: beside.append(model.generate(PROMPT, params).text))
+    thread.start()
+    beside.append(model.generate(PROMPT, params).text)
+    thread.join(30)
+    assert beside == [alone] * 3
+
+
+# --- why it ends ---
+
+
+def test_eos_ends_the_answer_and_is_no_part_of_it():
+    reply = Script(PROMPT, "ok").generator.generate(PROMPT, GREEDY)
+    assert (reply.text, reply.finish_reason) == ("ok", "eos")
+    assert reply.token_ids[-1] == tokenizer().eos_id
+
+
+def test_eos_as_the_last_token_allowed_is_eos():
+    script = Script(PROMPT, "ok")
+    assert script.generator.generate(PROMPT, greedy(max_new_tokens=len(script.ids))).finish_reason == "eos"
+
+
+def test_max_new_tokens_gives_length():
+    reply = Script(PROMPT, "abcdef").generator.generate(PROMPT, greedy(max_new_tokens=3))
+    assert (reply.text, reply.finish_reason) == ("abc", "length")
+    assert reply.usage.completion_tokens == 3
+
+
+def test_a_full_context_gives_context():
+    script = Script(PROMPT, "x" * 100, block_size=20)
+    reply = script.generator.generate(PROMPT, GREEDY)
+    assert reply.finish_reason == "context"
+    assert reply.usage.prompt_tokens + reply.usage.completion_tokens == 20
+
+
+def test_a_prompt_that_leaves_room_for_one_token_gets_one():
+    script = Script("x" * 18, "abc", block_size=20)
+    assert script.n_prompt == 19
+    reply = script.generator.generate("x" * 18, GREEDY)
+    assert (reply.text, reply.finish_reason) == ("a", "context")
+
+
+def test_no_step_is_run_for_a_token_that_nobody_will_see():
+    script = Script(PROMPT, "abcdef")
+    script.generator.generate(PROMPT, greedy(max_new_tokens=3))
+    assert script.steps == [script.n_prompt, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "stop", "text"),
+    [
+        ("aaab", "aab", "a"),
+        ("say END now", "END", "say "),
+        ("say EN", "END", "say EN"),
+        ("one. two; three", (";", "."), "one"),
+        ("漢字😀x", "😀", "漢字"),
+        ("END", "END", ""),
+    ],
+)
+def test_a_stop_string_over_several_tokens_ends_the_text_and_never_leaks(answer, stop, text):
+    stream = Script(PROMPT, answer).generator.stream(PROMPT, greedy(stop=stop))
+    assert "".join(piece.text for piece in stream) == text
+    assert stream.reply.text == text
+    assert stream.reply.finish_reason == ("eos" if text == answer else "stop")
+
+
+@given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
+def test_text_and_stop_strings_agree_with_brute_force(answer, stops):
+    reply = Script(PROMPT, answer).generator.generate(PROMPT, greedy(stop=tuple(stops)))
+    ends = [end for end in range(len(answer) + 1) if any(answer[:end].endswith(stop) for stop in stops)]
+    if ends:
+        longest = max((stop for stop in stops if answer[: ends[0]].endswith(stop)), key=len)
+        assert (reply.text, reply.finish_reason) == (answer[: ends[0] - len(longest)], "stop")
+    else:
+        assert (reply.text, reply.finish_reason) == (answer, "eos")
+
+
+# --- usage and timing ---
+
+
+def test_usage_counts_tokens_and_timing_adds_up(model):
+    reply = model.generate(PROMPT, greedy(max_new_tokens=10))
+    assert reply.usage.prompt_tokens == len(tokenizer().encode_prompt(PROMPT))
+    assert (reply.usage.completion_tokens, reply.usage.cached_tokens) == (10, 0)
+    timing = reply.timing
+    parts = timing.queue_ms + timing.tokenise_ms + timing.prefill_ms
+    assert timing.ttft_ms == pytest.approx(parts)
+    assert timing.ttft_ms + 9 * timing.token_p50_ms > 0
+    assert 0 < timing.token_p50_ms <= timing.token_p99_ms <= timing.token_max_ms < timing.total_ms
+
+
+@given(st.lists(st.floats(0, 100), min_size=1), st.floats(0.01, 1))
+def test_a_percentile_is_the_smallest_value_that_enough_do_not_exceed(values, q):
+    value = percentile(values, q)
+    assert value in values
+    assert sum(x <= value for x in values) >= q * len(values)
+    assert sum(x < value for x in values) < q * len(values)
+
+
+# --- prompts that cannot be answered ---
+
+
+@pytest.mark.parametrize("prompt", ["", " ", "\n\t  "])
+def test_an_empty_prompt_is_refused(model, prompt):
+    with pytest.raises(PromptError, match="is empty"):
+        model.stream(prompt)
+
+
+@pytest.mark.parametrize("prompt", [None, b"go", 5])
+def test_a_prompt_that_is_no_text_is_refused(model, prompt):
+    with pytest.raises(PromptError, match=f"must be a string, got {type(prompt).__name__}"):
+        model.stream(prompt)
+
+
+def test_a_prompt_over_the_context_is_refused_with_both_counts_before_any_work():
+    script = Script(PROMPT, "never")
+    with pytest.raises(PromptError, match="the prompt has 48 tokens but the context holds 48"):
+        script.generator.stream("x" * 47)
+    assert script.steps == []
+
+
+def test_a_prompt_of_a_megabyte_is_refused_without_tokenising_it(model, monkeypatch):
+    monkeypatch.setattr(model, "tokenizer", None)
+    with pytest.raises(PromptError, match=r"at least \d+ tokens \(1000000 bytes\) but the context holds 48"):
+        model.stream("go " * 333_333 + "!")
+
+
+def test_a_lone_surrogate_is_refused_and_nul_is_text(model):
+    with pytest.raises(TokenizerError, match="lone surrogate"):
+        model.stream("go \ud800")
+    assert model.generate("go\0left").usage.completion_tokens == 16
+
+
+# --- failure, cancellation, closing ---
+
+
+def break_at(script: Script, step: int, error: Exception) -> None:
+    def before_step(n_tokens):
+        if len(script.steps) == step:
+            script.before_step = lambda n_tokens: None
+            raise error
+
+    script.before_step = before_step
+
+
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_an_engine_error_is_typed_keeps_the_text_so_far_and_the_next_request_works(step):
+    script = Script(PROMPT, "abcdef")
+    break_at(script, step, RuntimeError("Non-zero status code\nand a paragraph"))
+    stream = script.generator.stream(PROMPT, GREEDY)
+    pieces = []
+    with pytest.raises(EngineError, match="onnxruntime failed at position .*Non-zero status code$"):
+        for piece in stream:
+            pieces.append(piece.text)
+    assert stream.reply.finish_reason == "error"
+    assert stream.reply.text == "".join(pieces) == "abcdef"[:step]
+    assert script.generator.generate(PROMPT, GREEDY).text == "abcdef"
+
+
+def test_logits_that_are_not_finite_end_the_request_and_the_next_one_works():
+    script = Script(PROMPT, "abc")
+    make_step = script.engine._make_step
+    spoil = [True]
+
+    def spoiled(session, ids, positions, logits, cache):
+        step = make_step(session, ids, positions, logits, cache)
+
+        def run():
+            step()
+            if spoil[0]:
+                logits[0, -1, 7] = float("nan")
+
+        return run
+
+    script.engine._make_step = spoiled
+    with pytest.raises(NonFiniteLogitsError):
+        script.generator.generate(PROMPT, GREEDY)
+    spoil[0] = False
+    assert script.generator.generate(PROMPT, GREEDY).text == "abc"
+
+
+def test_cancelling_from_another_thread_gives_the_text_so_far():
+    script = Script(PROMPT, "abcdefgh")
+    cancel, reached, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def before_step(n_tokens):
+        if len(script.steps) == 3:
+            reached.set()
+            go_on.wait(10)
+
+    script.before_step = before_step
+    replies = []
+    work = lambda: replies.append(script.generator.generate(PROMPT, GREEDY, cancel=cancel))  # noqa: E731
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert reached.wait(10)
+    cancel.set()
+    go_on.set()
+    thread.join(10)
+    assert (replies[0].text, replies[0].finish_reason) == ("abcd", "cancelled")
+    assert len(script.steps) == 4
+
+
+def test_a_request_cancelled_before_it_begins_does_no_work():
+    script = Script(PROMPT, "abc")
+    cancel = threading.Event()
+    cancel.set()
+    reply = script.generator.generate(PROMPT, GREEDY, cancel=cancel)
+    assert (reply.text, reply.finish_reason, script.steps) == ("", "cancelled", [])
+
+
+def test_cancel_on_the_stream_ends_it_with_what_was_held_back():
+    stream = Script(PROMPT, "aEN...").generator.stream(PROMPT, greedy(stop="END"))
+    assert next(stream).text == "a"
+    stream.cancel()
+    assert [piece.text for piece in stream] == []
+    assert (stream.reply.text, stream.reply.finish_reason) == ("a", "cancelled")
+
+
+def test_closing_a_stream_stops_the_work_and_keeps_what_was_seen():
+    script = Script(PROMPT, "abcdef")
+    with script.generator.stream(PROMPT, GREEDY) as stream:
+        seen = [next(stream).text, next(stream).text]
+    assert (stream.reply.text, stream.reply.finish_reason) == ("".join(seen), "cancelled")
+    assert len(script.steps) == 2
+    assert list(stream) == []
+
+
+def test_closing_a_stream_that_was_never_begun_does_no_work():
+    script = Script(PROMPT, "abc")
+    stream = script.generator.stream(PROMPT, GREEDY)
+    stream.close()
+    assert (stream.reply.finish_reason, script.steps) == ("cancelled", [])
+
+
+def test_closing_a_finished_stream_changes_nothing():
+    stream = Script(PROMPT, "abc").generator.stream(PROMPT, GREEDY)
+    reply = stream.result()
+    stream.close()
+    assert stream.reply is reply
+    assert reply.finish_reason == "eos"
+
+
+def test_a_loop_that_breaks_frees_the_cache_for_the_next_request(model):
+    for _ in model.stream(PROMPT, greedy(max_new_tokens=20)):
+        break
+    (cache,) = model._idle_caches
+    assert cache.length == 0
+    assert model.generate(PROMPT, greedy(max_new_tokens=3)).text
+    assert model._idle_caches == [cache]
+
+
+def test_a_smaller_capacity_is_what_the_context_holds(tmp_path):
+    model = edgegpt.load(tiny_file(tmp_path), capacity=12)
+    assert model.engine.cache_bytes == 2 * TINY.n_layer * TINY.n_embd * 12 * 4
+    reply = model.generate(PROMPT, greedy(max_new_tokens=40))
+    assert reply.usage.prompt_tokens + reply.usage.completion_tokens == 12
+    for capacity in (1, 2):
+        tight = edgegpt.load(tiny_file(tmp_path), capacity=capacity)
+        with pytest.raises(PromptError, match=f"the context holds {capacity} "):
+            tight.generate("go left")

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from edgegpt.kv_cache import CacheError, KVCache
+
+
+def cache_of(length: int) -> KVCache:
+    cache = KVCache(n_layer=3, n_kv_head=2, capacity=10, head_dim=8)
+    for n, array in enumerate(cache.arrays):
+        array[:, :, :length] = n + 1
+    cache.append(length)
+    return cache
+
+
+def test_a_cache_holds_keys_and_values_of_every_layer_and_knows_its_bytes():
+    cache = KVCache(n_layer=3, n_kv_head=2, capacity=10, head_dim=8)
+    assert [array.shape for array in cache.arrays] == [(1, 2, 10, 8)] * 6
+    assert {array.dtype for array in cache.arrays} == {np.dtype(np.float32)}
+    assert cache.bytes == 6 * 2 * 10 * 8 * 4
+
+
+def test_length_and_room_follow_append_and_rewind():
+    cache = cache_of(7)
+    assert (cache.length, cache.room) == (7, 3)
+    cache.append(3)
+    assert cache.room == 0
+    cache.rewind(2)
+    assert (cache.length, cache.room) == (2, 8)
+
+
+@pytest.mark.parametrize("n", [4, -1])
+def test_more_than_the_room_cannot_be_appended(n):
+    cache = cache_of(7)
+    with pytest.raises(CacheError, match=f"cannot append {n} positions to a cache with 7 of 10"):
+        cache.append(n)
+    assert cache.length == 7
+
+
+@pytest.mark.parametrize("n", [8, -1])
+def test_a_cache_rewinds_only_to_what_it_has(n):
+    with pytest.raises(CacheError, match=f"cannot rewind to position {n} of a cache with 7"):
+        cache_of(7).rewind(n)
+
+
+def test_a_fork_has_the_same_content_and_its_own_memory():
+    cache = cache_of(7)
+    fork = cache.fork()
+    assert (fork.length, fork.capacity) == (7, 10)
+    for ours, theirs in zip(cache.arrays, fork.arrays, strict=True):
+        assert (ours[:, :, :7] == theirs[:, :, :7]).all()
+        theirs[:] = -1
+        assert ours[0, 0, 0, 0] != -1
+    fork.append(1)
+    assert cache.length == 7
+
+
+def test_a_cache_without_room_is_refused():
+    with pytest.raises(CacheError, match="at least 1, got 3 layers of"):
+        KVCache(n_layer=3, n_kv_head=2, capacity=0, head_dim=8)

@@ -1,0 +1,360 @@
+"""edgegpt.model: the PyTorch GPT, against its definition and against transformers' GPT-2."""
+
+import math
+import shutil
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY, random_gpt
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from edgegpt.config import ModelConfig
+from edgegpt.model import GPT, CausalSelfAttention
+
+
+def some_ids(batch: int, length: int, seed: int = 1) -> Tensor:
+    return torch.randint(0, TINY.vocab_size, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def variant(**changes: object) -> ModelConfig:
+    return ModelConfig.model_validate({**TINY.model_dump(), **changes})
+
+
+# Shape and causality
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, TINY.block_size])
+def test_logits_are_batch_by_length_by_vocabulary(tiny_gpt: GPT, length: int) -> None:
+    logits = tiny_gpt(some_ids(3, length))
+    assert logits.shape == (3, length, TINY.vocab_size)
+    assert logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("changed", [1, 10, TINY.block_size - 1])
+def test_changing_a_later_token_leaves_earlier_logits_alone(tiny_gpt: GPT, changed: int) -> None:
+    ids = some_ids(1, TINY.block_size)
+    other = ids.clone()
+    other[0, changed:] = (other[0, changed:] + 1) % TINY.vocab_size
+    with torch.no_grad():
+        a, b = tiny_gpt(ids), tiny_gpt(other)
+    assert torch.equal(a[:, :changed], b[:, :changed])
+    assert (a[:, changed:] != b[:, changed:]).any(dim=-1).all()
+
+
+def test_an_earlier_token_reaches_every_later_one(tiny_gpt: GPT) -> None:
+    ids = some_ids(1, TINY.block_size)
+    other = ids.clone()
+    other[0, 0] = (other[0, 0] + 1) % TINY.vocab_size
+    with torch.no_grad():
+        assert (tiny_gpt(ids) != tiny_gpt(other)).any(dim=-1).all()
+
+
+def test_the_order_of_tokens_matters(tiny_gpt: GPT) -> None:
+    with torch.no_grad():
+        ab, ba = tiny_gpt(torch.tensor([[5, 6, 9]])), tiny_gpt(torch.tensor([[6, 5, 9]]))
+    assert not torch.allclose(ab[0, -1], ba[0, -1], atol=1e-3)
+
+
+def test_a_batch_gives_what_its_rows_give_alone(tiny_gpt: GPT) -> None:
+    ids = some_ids(4, 20)
+    with torch.no_grad():
+        together = tiny_gpt(ids)
+        alone = torch.cat([tiny_gpt(row[None]) for row in ids])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
+
+
+# Parameters
+
+
+def test_every_block_has_its_own_parameters() -> None:
+    model = GPT(variant(n_layer=4))
+    assert len({id(block) for block in model.blocks}) == 4
+    parameters = [p for block in model.blocks for p in block.parameters()]
+    assert len({p.data_ptr() for p in parameters}) == len(parameters)
+    for name in ("attn.qkv", "attn.proj", "mlp.fc", "mlp.proj"):
+        weights = [block.get_parameter(f"{name}.weight") for block in model.blocks]
+        for i, weight in enumerate(weights):
+            assert all(not torch.equal(weight, other) for other in weights[:i])
+
+
+def test_training_one_block_leaves_the_others_alone() -> None:
+    model = random_gpt(TINY)
+    before = model.blocks[1].get_parameter("mlp.fc.weight").clone()
+    with torch.no_grad():
+        model.blocks[0].get_parameter("mlp.fc.weight").add_(1.0)
+    assert torch.equal(model.blocks[1].get_parameter("mlp.fc.weight"), before)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_head_is_the_embedding_only_when_tied(tied: bool) -> None:
+    model = GPT(variant(tie_embeddings=tied))
+    assert (model.head.weight is model.wte.weight) is tied
+    assert model.head.bias is None
+
+
+def test_output_projections_start_smaller_by_the_root_of_the_residual_additions() -> None:
+    torch.manual_seed(0)
+    model = GPT(variant(n_layer=8, n_embd=128))
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif "norm" in name:
+            assert (parameter == 1).all(), name
+        else:
+            expected = 0.02 / math.sqrt(2 * 8) if name.endswith("proj.weight") else 0.02
+            assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
+            assert parameter.mean().item() == pytest.approx(0, abs=0.05 * expected + 2e-4), name
+
+
+def test_a_fresh_model_finds_every_token_equally_likely() -> None:
+    torch.manual_seed(0)
+    ids = some_ids(4, TINY.block_size)
+    loss = torch.nn.functional.cross_entropy(GPT(TINY).eval()(ids).flatten(0, 1), ids.roll(-1, 1).flatten())
+    assert loss.item() == pytest.approx(math.log(TINY.vocab_size), abs=0.1)
+
+
+def test_a_seed_gives_the_same_model_twice() -> None:
+    torch.manual_seed(5)
+    a = GPT(TINY)
+    torch.manual_seed(5)
+    b = GPT(TINY)
+    assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+# Dropout. Each place is shown alone: the two others are switched off.
+
+
+BLOCKS = [f"blocks.{i}" for i in range(TINY.n_layer)]
+DROPOUTS = {
+    "embeddings": ["drop"],
+    "attention weights": [f"{block}.attn.drop" for block in BLOCKS],
+    "sublayer outputs": [f"{block}.drop" for block in BLOCKS],
+}
+
+
+def set_dropout(model: GPT, p: float, *places: str) -> None:
+    for place in places:
+        for name in DROPOUTS[place]:
+            dropout = model.get_submodule(name)
+            assert isinstance(dropout, torch.nn.Dropout)
+            dropout.p = p
+
+
+def only_dropout(model: GPT, place: str) -> GPT:
+    set_dropout(model, 0.0, *(DROPOUTS.keys() - {place}))
+    return model.train()
+
+
+@pytest.mark.parametrize("place", DROPOUTS)
+def test_dropout_is_active_in_train_mode_in(place: str) -> None:
+    model = only_dropout(random_gpt(variant(dropout=0.5)), place)
+    ids = some_ids(1, 12)
+    assert not torch.equal(model(ids), model(ids))
+    model.eval()
+    assert torch.equal(model(ids), model(ids))
+
+
+def test_there_is_no_dropout_in_any_fourth_place() -> None:
+    model = random_gpt(variant(dropout=0.5)).train()
+    found = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Dropout)}
+    assert found == {name for names in DROPOUTS.values() for name in names}
+    set_dropout(model, 0.0, *DROPOUTS)
+    ids = some_ids(1, 12)
+    assert torch.equal(model(ids), model(ids))
+    torch.testing.assert_close(model(ids), model.eval()(ids), rtol=0, atol=1e-6)
+
+
+def test_attention_dropout_falls_on_the_weights_after_softmax() -> None:
+    """With one token the only weight is 1: kept it is 1 / (1 - p), dropped it is 0."""
+    attention = CausalSelfAttention(variant(n_head=1, dropout=0.5)).train()
+    torch.nn.init.zeros_(attention.proj.bias)
+    x = torch.randn(1, 1, TINY.n_embd)
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    full, _ = attention.eval()(x, mask, None)
+    attention.train()
+    seen = set()
+    for _ in range(40):
+        y, _ = attention(x, mask, None)
+        seen.add("dropped" if not y.any() else "kept" if torch.allclose(y, 2 * full, atol=1e-6) else "else")
+    assert seen == {"dropped", "kept"}
+
+
+def test_sublayer_dropout_falls_before_the_addition() -> None:
+    """Dropped outputs leave the residual stream as it was, never zero."""
+    model = only_dropout(random_gpt(variant(dropout=0.5)), "sublayer outputs")
+    set_dropout(model, 1.0, "sublayer outputs")
+    ids = some_ids(1, 6)
+    x = model.wte(ids) + model.wpe(torch.arange(6))
+    assert torch.equal(model(ids), model.head(model.norm_f(x)))
+
+
+def test_dropout_zero_trains_without_noise() -> None:
+    model = random_gpt(variant(dropout=0.0)).train()
+    ids = some_ids(1, 12)
+    assert torch.equal(model(ids), model(ids))
+
+
+# The same weights in transformers
+
+
+def gpt2_from(model: GPT) -> GPT2LMHeadModel:
+    config = model.config
+    theirs: GPT2LMHeadModel = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=config.vocab_size,
+            n_positions=config.block_size,
+            n_embd=config.n_embd,
+            n_layer=config.n_layer,
+            n_head=config.n_head,
+            activation_function="gelu_new" if config.gelu == "tanh" else "gelu",
+            tie_word_embeddings=config.tie_embeddings,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    ).eval()
+    names = {"norm_1": "ln_1", "norm_2": "ln_2", "attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj"}
+    names |= {"mlp.fc": "mlp.c_fc", "mlp.proj": "mlp.c_proj"}
+    state = theirs.state_dict()
+    with torch.no_grad():
+        for mine, parameter in model.named_parameters():
+            if mine.startswith("blocks."):
+                _, layer, rest = mine.split(".", 2)
+                module, kind = rest.rsplit(".", 1)
+                name = f"transformer.h.{layer}.{names[module]}.{kind}"
+            else:
+                name = {
+                    "norm_f.weight": "transformer.ln_f.weight",
+                    "norm_f.bias": "transformer.ln_f.bias",
+                }.get(mine, "lm_head.weight" if mine == "head.weight" else f"transformer.{mine}")
+            # Their Conv1D is (in, out).
+            transpose = mine.startswith("blocks.") and parameter.dim() == 2
+            state[name].copy_(parameter.T if transpose else parameter)
+        if not config.qkv_bias:
+            for i in range(config.n_layer):
+                state[f"transformer.h.{i}.attn.c_attn.bias"].zero_()
+    return theirs
+
+
+@pytest.mark.parametrize("gelu", ["tanh", "erf"])
+@pytest.mark.parametrize("qkv_bias", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_equal_those_of_transformers_with_the_same_weights(
+    gelu: str, qkv_bias: bool, tied: bool
+) -> None:
+    model = random_gpt(variant(gelu=gelu, qkv_bias=qkv_bias, tie_embeddings=tied, n_layer=3, n_head=4))
+    ids = some_ids(2, TINY.block_size)
+    with torch.no_grad():
+        mine, theirs = model(ids), gpt2_from(model)(ids).logits
+    assert theirs.abs().max() > 1  # otherwise the comparison would say little
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-5)
+
+
+def test_the_two_gelus_differ() -> None:
+    ids = some_ids(1, 8)
+    with torch.no_grad():
+        tanh, erf = (random_gpt(variant(gelu=gelu))(ids) for gelu in ("tanh", "erf"))
+    assert (tanh - erf).abs().max() > 2e-5
+
+
+# With a cache
+
+
+def in_pieces(model: GPT, ids: Tensor, pieces: list[int]) -> Tensor:
+    past, logits, start = model.empty_cache(ids.shape[0]), [], 0
+    with torch.no_grad():
+        for length in pieces:
+            positions = torch.arange(start, start + length).expand(ids.shape[0], -1)
+            new, past = model.forward_cached(ids[:, start : start + length], positions, past)
+            logits.append(new)
+            start += length
+    assert start == ids.shape[1]
+    assert past[0][0].shape == (ids.shape[0], TINY.n_kv_head, start, TINY.head_dim)
+    return torch.cat(logits, dim=1)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [[TINY.block_size], [1] * TINY.block_size, [7, 1, 16, 1, 1, 22], [TINY.block_size - 1, 1]],
+    ids=["whole", "stepwise", "chunked", "all but one"],
+)
+def test_a_cache_gives_what_a_full_pass_gives(tiny_gpt: GPT, pieces: list[int]) -> None:
+    ids = some_ids(2, TINY.block_size)
+    with torch.no_grad():
+        whole = tiny_gpt(ids)
+    torch.testing.assert_close(in_pieces(tiny_gpt, ids, pieces), whole, rtol=0, atol=1e-5)
+
+
+# Training
+
+
+def gradients(model: GPT, ids: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    torch.manual_seed(3)  # the same dropout
+    logits = model(ids)
+    torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+    grads = [p.grad for p in model.parameters()]
+    return [g for g in grads if g is not None]
+
+
+def test_gradient_checkpointing_gives_the_same_gradients_dropout_included() -> None:
+    model = random_gpt(variant(dropout=0.3)).train()
+    ids = some_ids(2, 16)
+    plain = gradients(model, ids)
+    model.gradient_checkpointing = True
+    checkpointed = gradients(model, ids)
+    assert len(plain) == len(checkpointed) == len(list(model.parameters()))
+    for a, b in zip(plain, checkpointed, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_gradient_checkpointing_really_computes_blocks_again() -> None:
+    model = random_gpt(TINY).train()
+    model.gradient_checkpointing = True
+    calls = []
+    model.get_submodule("blocks.0.mlp").register_forward_hook(lambda *_: calls.append(1))
+    gradients(model, some_ids(1, 8))
+    assert len(calls) == 2
+
+
+def test_every_parameter_gets_a_gradient() -> None:
+    model = random_gpt(TINY).train()
+    assert all(g.abs().sum() > 0 for g in gradients(model, torch.arange(TINY.block_size)[None]))
+
+
+def test_a_few_steps_learn_a_sentence_by_heart() -> None:
+    torch.manual_seed(0)
+    model = GPT(variant(dropout=0.0)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    ids = some_ids(1, 24)
+    for _ in range(60):
+        gradients(model, ids)
+        optimizer.step()
+    with torch.no_grad():
+        assert torch.equal(model.eval()(ids)[0, :-1].argmax(-1), ids[0, 1:])
+
+
+def compiles(backend: str) -> None:
+    model = random_gpt(TINY)
+    torch._dynamo.reset()
+    compiled: Callable[[Tensor], Tensor] = torch.compile(model, backend=backend, fullgraph=True)
+    for length in (5, 9, 17):
+        ids = some_ids(2, length)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(ids), model(ids), rtol=0, atol=1e-5)
+
+
+def test_the_model_is_one_graph_to_torch_compile() -> None:
+    compiles("aot_eager")
+
+
+has_compiler = shutil.which("g++") and Path(sysconfig.get_path("include"), "Python.h").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_compiler, reason="torch.compile needs g++ and Python.h")
+def test_torch_compile_gives_the_same_logits() -> None:
+    compiles("inductor")

@@ -1,0 +1,312 @@
+"""edgegpt.tokenizer: no byte is lost, and no character is cut."""
+
+import json
+import unicodedata
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from conftest import CORPUS
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from edgegpt.errors import TokenizerError
+from edgegpt.tokenizer import END_OF_TEXT, MIN_VOCAB_SIZE, Split, Tokenizer
+
+TEXTS = [*CORPUS, "the red mug, the blue mug and the mug", "0123 45 6789", "  two  spaces\n\n\ttab"] * 3
+TOKENIZERS: dict[str, Tokenizer] = {
+    "gpt2": Tokenizer.train(TEXTS, 400),
+    "words": Tokenizer.train(TEXTS, 400, split="words"),
+    "bytes": Tokenizer.train(TEXTS, MIN_VOCAB_SIZE),
+    "pairs": Tokenizer.train(TEXTS, 300, split="words", mark_prompt_end=True),
+}
+HARD = [
+    "",
+    " ",
+    "\x00",
+    "a\x00b\r\n",
+    "👩‍👩‍👧‍👦🏳️‍🌈😀",
+    "漢字かな交じり文",
+    "e\u0301 \u0301\u0302\u0303",
+    "مرحبا שלום",
+    "\ufeffBOM \u200b\u00a0\u2028",
+    "\U0010ffff\ufffd\uffff",
+    END_OF_TEXT,
+    f"a{END_OF_TEXT}b",
+    "Ġ Ċ are stand-ins for space and newline",
+    "\udcff\udc80",
+    "😀\udcf0\udc9f\udc98",
+]
+
+# Characters, and bytes that are not UTF-8 as os.fsdecode and surrogateescape write them.
+characters = st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("😀漢e\u0301\x00 \n'"))
+texts = st.text(st.one_of(characters, characters, st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF)))
+any_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
+
+
+# Nothing is lost
+
+
+@any_tokenizer
+@given(text=texts)
+def test_no_byte_of_any_text_is_lost(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode_bytes(ids) == text.encode("utf-8", "surrogateescape")
+    assert tokenizer.eos_id not in ids
+    assert all(0 <= i < tokenizer.vocab_size for i in ids)
+
+
+@any_tokenizer
+@pytest.mark.parametrize("text", HARD, ids=ascii)
+def test_hard_texts_come_back_byte_for_byte(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    assert tokenizer.decode_bytes(tokenizer.encode(text)) == text.encode("utf-8", "surrogateescape")
+
+
+@any_tokenizer
+@given(raw=st.binary())
+def test_any_bytes_survive_as_surrogateescape(name: str, raw: bytes) -> None:
+    tokenizer = TOKENIZERS[name]
+    assert tokenizer.decode_bytes(tokenizer.encode(raw.decode("utf-8", "surrogateescape"))) == raw
+
+
+@any_tokenizer
+@given(text=st.text(characters))
+def test_a_valid_text_decodes_to_itself(name: str, text: str) -> None:
+    assert TOKENIZERS[name].decode(TOKENIZERS[name].encode(text)) == text
+
+
+def test_text_is_not_normalised() -> None:
+    composed, decomposed = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
+    encode = TOKENIZERS["gpt2"].encode
+    assert encode(composed) != encode(decomposed)
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    with pytest.raises(TokenizerError, match=r"the text holds '\\ud83d', half of a character"):
+        TOKENIZERS["gpt2"].encode("broken \ud83d")
+
+
+# The stream
+
+
+@any_tokenizer
+@given(data=st.data())
+def test_pieces_of_a_stream_join_to_the_whole_decode(name: str, data: st.DataObject) -> None:
+    tokenizer = TOKENIZERS[name]
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))  # any ids, mostly invalid UTF-8
+    stream = tokenizer.stream_decoder()
+    pieces = [stream.push(i) for i in ids]
+    assert "".join(pieces) + stream.flush() == tokenizer.decode(ids)
+
+
+@any_tokenizer
+@given(text=st.text(characters))
+@example(text="👩‍👩‍👧‍👦 漢字 e\u0301\x00")
+def test_a_piece_is_never_part_of_a_character(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    stream = tokenizer.stream_decoder()
+    so_far = ""
+    for i in tokenizer.encode(text):
+        so_far += stream.push(i)
+        assert text.startswith(so_far)  # so nothing was emitted that a later byte would change
+    assert so_far == text
+    assert stream.flush() == ""
+
+
+def test_a_character_comes_with_its_last_byte() -> None:
+    tokenizer = TOKENIZERS["bytes"]
+    stream = tokenizer.stream_decoder()
+    assert [stream.push(i) for i in tokenizer.encode("a😀b")] == ["a", "", "", "", "😀", "b"]
+
+
+def test_an_unfinished_character_ends_the_stream_as_a_replacement() -> None:
+    tokenizer = TOKENIZERS["bytes"]
+    stream = tokenizer.stream_decoder()
+    assert [stream.push(i) for i in tokenizer.encode("😀")[:3]] == ["", "", ""]
+    assert stream.flush() == "\ufffd" == tokenizer.decode(tokenizer.encode("😀")[:3])
+
+
+def test_two_streams_do_not_meet() -> None:
+    tokenizer = TOKENIZERS["bytes"]
+    first, second = tokenizer.stream_decoder(), tokenizer.stream_decoder()
+    first.push(tokenizer.encode("😀")[0])
+    assert second.push(tokenizer.encode("a")[0]) == "a"
+
+
+# Training
+
+
+@pytest.mark.parametrize("split", ["gpt2", "words"])
+@pytest.mark.parametrize("size", [257, 258, 270, 300, 333])
+def test_any_vocabulary_size_from_257_up_is_met_exactly(split: Split, size: int) -> None:
+    tokenizer = Tokenizer.train(TEXTS, size, split=split)
+    assert tokenizer.vocab_size == size
+    assert max(tokenizer.encode("".join(TEXTS))) < size
+    assert 0 <= tokenizer.eos_id < size
+
+
+@pytest.mark.parametrize("size", [256, 0, -1])
+def test_a_vocabulary_that_cannot_hold_every_byte_is_refused(size: int) -> None:
+    with pytest.raises(TokenizerError, match=f"vocab_size must be at least 257, .* got {size}"):
+        Tokenizer.train(TEXTS, size)
+
+
+def test_a_corpus_that_gives_no_more_ends_smaller() -> None:
+    assert MIN_VOCAB_SIZE <= Tokenizer.train(["ab"], 5000).vocab_size < 300
+    assert Tokenizer.train([], 5000).vocab_size == MIN_VOCAB_SIZE
+
+
+def test_training_twice_gives_the_same_tokenizer() -> None:
+    assert Tokenizer.train(TEXTS, 350).to_json() == Tokenizer.train(TEXTS, 350).to_json()
+
+
+def test_training_shortens_what_it_was_trained_on() -> None:
+    text = "the red mug"
+    assert len(TOKENIZERS["gpt2"].encode(text)) < len(TOKENIZERS["bytes"].encode(text)) == len(text)
+
+
+# The end of a text, and of a prompt
+
+
+def test_the_end_token_typed_by_a_person_is_text() -> None:
+    for tokenizer in TOKENIZERS.values():
+        ids = tokenizer.encode(f"go {END_OF_TEXT} on")
+        assert tokenizer.eos_id not in ids
+        assert tokenizer.decode(ids) == f"go {END_OF_TEXT} on"
+
+
+def test_the_end_token_itself_is_no_text() -> None:
+    tokenizer = TOKENIZERS["gpt2"]
+    assert tokenizer.decode([*tokenizer.encode("go"), tokenizer.eos_id]) == "go"
+    assert tokenizer.stream_decoder().push(tokenizer.eos_id) == ""
+
+
+def test_a_prompt_of_a_pair_model_ends_with_the_end_token_and_other_text_does_not() -> None:
+    pairs, plain = TOKENIZERS["pairs"], TOKENIZERS["words"]
+    assert pairs.encode_prompt("go") == [*pairs.encode("go"), pairs.eos_id]
+    assert pairs.eos_id not in pairs.encode("go")
+    assert plain.encode_prompt("go") == plain.encode("go")
+
+
+# The split by words
+
+
+@given(st.text(st.characters(categories=["L"]), min_size=1))
+@example("mug")
+@example("Zahnbürste")
+def test_a_word_is_cut_alike_at_the_start_after_a_space_and_in_quotes(word: str) -> None:
+    encode = TOKENIZERS["words"].encode
+    alone = encode(word)
+    assert encode(f" {word}") == [*encode(" "), *alone]
+    assert encode(f'"{word}"') == [*encode('"'), *alone, *encode('"')]
+    assert encode(f"the {word}, please") == [*encode("the "), *alone, *encode(", please")]
+
+
+@given(st.integers(0, 10**12))
+def test_digits_stand_alone_in_the_split_by_words(number: int) -> None:
+    tokenizer = TOKENIZERS["words"]
+    assert [tokenizer.token_bytes(i).decode() for i in tokenizer.encode(str(number))] == list(str(number))
+
+
+def test_the_gpt2_split_joins_a_space_to_its_word() -> None:
+    tokenizer = TOKENIZERS["gpt2"]
+    assert b" the" in [tokenizer.token_bytes(i) for i in tokenizer.encode("on the mug")]
+
+
+# Files
+
+
+@any_tokenizer
+def test_a_tokenizer_survives_its_file(name: str, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[name]
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer.to_json(), encoding="utf-8")
+    again = Tokenizer.from_file(path)
+    assert again.to_json() == tokenizer.to_json()
+    assert (again.vocab_size, again.eos_id, again.prompt_suffix) == (
+        tokenizer.vocab_size,
+        tokenizer.eos_id,
+        tokenizer.prompt_suffix,
+    )
+    for text in HARD:
+        assert again.encode(text) == tokenizer.encode(text)
+
+
+def changed(**changes: object) -> str:
+    return json.dumps({**json.loads(TOKENIZERS["gpt2"].to_json()), **changes})
+
+
+WORD_LEVEL = {"type": "WordLevel", "vocab": {END_OF_TEXT: 0, "漢": 1}, "unk_token": END_OF_TEXT}
+NO_BYTES = {"type": "BPE", "vocab": {END_OF_TEXT: 0, "a": 1, "b": 2}, "merges": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "is not a tokenizer.json"),
+        ("[]", "is not a tokenizer.json"),
+        ("{}", "is not a tokenizer.json"),
+        ("not json", "is not a tokenizer.json"),
+        (TOKENIZERS["gpt2"].to_json()[:-100], "is not a tokenizer.json"),
+        (changed(added_tokens=[], model={**NO_BYTES, "vocab": {"a": 0}}), "has no <|endoftext|> token"),
+        (changed(model=NO_BYTES), "not a byte-level tokenizer: only 2 of 256"),
+        (changed(model=WORD_LEVEL), "not a byte-level tokenizer: it has the token '漢'"),
+    ],
+    ids=["empty", "list", "object", "text", "truncated", "no end", "no bytes", "words"],
+)
+def test_a_file_that_is_no_tokenizer_of_ours_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(TokenizerError) as error:
+        Tokenizer.from_file(path)
+    assert str(error.value).startswith(str(path))
+    assert reason in str(error.value)
+
+
+def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "none", tmp_path, tmp_path / "binary"):
+        with pytest.raises(TokenizerError, match="cannot be read"):
+            Tokenizer.from_file(path)
+
+
+def test_a_file_cannot_ask_for_texts_to_be_cut_or_padded() -> None:
+    cut = {"max_length": 2, "direction": "Right", "stride": 0, "strategy": "LongestFirst"}
+    pad = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": END_OF_TEXT,
+    }
+    tokenizer = Tokenizer.from_json(changed(truncation=cut, padding={**pad, "pad_to_multiple_of": None}))
+    assert tokenizer.encode("hello hello hello") == TOKENIZERS["gpt2"].encode("hello hello hello")
+    assert tokenizer.prompt_suffix == ()
+
+
+def test_an_added_token_is_its_own_text() -> None:
+    added = json.loads(TOKENIZERS["gpt2"].to_json())["added_tokens"]
+    extra = {**added[0], "id": TOKENIZERS["gpt2"].vocab_size, "content": "é1", "special": False}
+    tokenizer = Tokenizer.from_json(changed(added_tokens=[*added, extra]))
+    ids = tokenizer.encode("aé1b")
+    assert extra["id"] in ids
+    assert tokenizer.decode(ids) == "aé1b"
+
+
+@pytest.mark.parametrize("token_id", [-1, 257, 10**9])
+def test_an_unknown_id_is_refused_with_the_range(token_id: int) -> None:
+    tokenizer = TOKENIZERS["bytes"]
+    for call in (tokenizer.decode, tokenizer.decode_bytes):
+        with pytest.raises(TokenizerError, match=f"token id {token_id} is outside the tokenizer's 0 to 256"):
+            call([token_id])
+    with pytest.raises(TokenizerError, match=f"token id {token_id} "):
+        tokenizer.stream_decoder().push(token_id)
+
+
+@any_tokenizer
+def test_the_tokens_bytes_are_all_different(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    every = sorted(tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size))
+    assert all(a != b for a, b in pairwise(every))
