@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import onnxruntime as ort
 
@@ -13,11 +13,10 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
 from edgegpt.onnx_metadata import read_metadata
+from edgegpt.ort_session import open_session
 from edgegpt.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
-
-_SILENT: Final = 4  # onnxruntime's severity "fatal"; what went wrong is raised, not printed
 
 
 @dataclass(frozen=True)
@@ -165,14 +164,7 @@ def _check_data(path: Path, metadata: dict[str, str]) -> int:
 
 
 def _session(path: Path, threads: int) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.log_severity_level = _SILENT
-    # A waiting thread sleeps; a spinning one would take a core from the robot's control loop.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return open_session(path, threads)
     except Exception as e:  # onnxruntime raises several kinds, some of them private
         raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {short_cause(e)}") from e

@@ -165,21 +165,40 @@ class Engine:
             EngineError: onnxruntime failed.
             NonFiniteLogitsError: the model produced NaN or infinity.
         """
-        ids = self._checked(cache, token_ids)
         logits = self._decoder(cache).logits
-        for start in range(0, len(ids), PREFILL_CHUNK):
-            chunk = ids[None, start : start + PREFILL_CHUNK]  # (1, T)
+        ids = self._checked(cache, token_ids)
+        for chunk in _chunks(ids):
             if halt is not None and halt(chunk.size):
                 return None
-            end = cache.length + chunk.size
-            positions = np.arange(cache.length, end, dtype=np.int64)[None]  # (1, T)
-            output = np.empty((1, chunk.size, self.config.vocab_size), np.float32)
-            step = self._make_step(self._session, chunk, positions, output, cache.arrays)
-            self._run(step, cache.length)
-            logits[:] = output[0, -1, : self.n_valid]
-            _check_finite(logits, end - 1)
-            cache.append(chunk.size)
+            logits[:] = self._read(cache, chunk)[-1]
         return logits
+
+    def token_losses(self, token_ids: Sequence[int]) -> NDArray[np.float64]:
+        """How unexpected each token but the first is: -ln of its probability among the V, in nats.
+
+        Args:
+            token_ids: n ids, from 2 to capacity + 1; the last is predicted and not read.
+
+        Returns:
+            (n - 1,).
+
+        Raises:
+            PromptError, EngineError, NonFiniteLogitsError: as `prefill`.
+        """
+        cache = self.new_cache()
+        ids = self._checked(cache, token_ids[:-1])
+        targets = np.asarray(token_ids[1:], np.int64)
+        if targets.min() < 0 or targets.max() >= self.n_valid:
+            wrong = targets[(targets < 0) | (targets >= self.n_valid)][0]
+            raise PromptError(f"token id {wrong} cannot be predicted, it is outside 0 to {self.n_valid - 1}")
+        losses = []
+        for chunk in _chunks(ids):
+            first = cache.length
+            scores = self._read(cache, chunk).astype(np.float64)  # (T, V)
+            scores -= scores.max(axis=-1, keepdims=True)
+            chosen = scores[np.arange(chunk.size), targets[first : cache.length]]
+            losses.append(np.log(np.exp(scores).sum(axis=-1)) - chosen)
+        return np.concatenate(losses)
 
     def decode_one_token(self, cache: KVCache, token_id: int) -> Logits:
         """Read one token into the cache; nothing is allocated.
@@ -202,6 +221,18 @@ class Engine:
             cache.rewind(position)
             raise
         return decoder.logits
+
+    def _read(self, cache: KVCache, chunk: NDArray[np.int64]) -> Logits:
+        """Read tokens (T,) into the cache; their logits (T, V), of which the last are finite."""
+        end = cache.length + chunk.size
+        positions = np.arange(cache.length, end, dtype=np.int64)
+        output = np.empty((1, chunk.size, self.config.vocab_size), np.float32)
+        step = self._make_step(self._session, chunk[None], positions[None], output, cache.arrays)
+        self._run(step, end - 1)
+        logits: Logits = output[0, :, : self.n_valid]
+        _check_finite(logits[-1], end - 1)
+        cache.append(chunk.size)
+        return logits
 
     def _run(self, step: Step, position: int) -> None:
         try:
@@ -244,6 +275,11 @@ class Engine:
         for ids in sequences:
             seen[list(ids)] = True
         return seen[: self.n_valid]
+
+
+def _chunks(ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, ids.size, PREFILL_CHUNK):
+        yield ids[start : start + PREFILL_CHUNK]
 
 
 def _check_finite(logits: Logits, position: int) -> None:

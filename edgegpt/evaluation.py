@@ -35,7 +35,7 @@ class Evaluation:
 
 
 def evaluate(
-    generator: TextGenerator, pairs: Sequence[Pair], on_example: Callable[[], None] = lambda: None
+    generator: TextGenerator, pairs: Sequence[Pair], on_example: Callable[[], object] = lambda: None
 ) -> Evaluation:
     """Answer every prompt greedily and score every completion.
 
@@ -64,8 +64,8 @@ def _completion_losses(generator: TextGenerator, pair: Pair) -> list[float]:
     prompt = tokenizer.encode_prompt(pair.prompt)
     completion = [*tokenizer.encode(pair.completion), tokenizer.eos_id]
     # The last token is only predicted, never read.
-    losses = generator.engine.token_losses([*prompt, *completion])
-    return losses[len(prompt) - 1 :].tolist()
+    losses: list[float] = generator.engine.token_losses([*prompt, *completion]).tolist()
+    return losses[len(prompt) - 1 :]
 
 
 def _answer(generator: TextGenerator, pair: Pair) -> str:

@@ -87,7 +87,7 @@ class TextGenerator:
         Raises:
             PromptError: there is nothing to answer, or the prompt does not fit into the context with
                 one token more.
-            TokenizerError: the prompt holds a lone surrogate.
+            TokenizerError: the prompt holds half of a character (a lone surrogate).
             EngineError, NonFiniteLogitsError: the model failed. The next request is not affected.
         """
         return self.stream(prompt, params, cancel=cancel, arrived=arrived).result()
@@ -167,8 +167,8 @@ class TextGenerator:
         if not prompt.strip():
             raise PromptError(f"the prompt {prompt[:20]!r} is empty; say what the model shall answer")
         room = self.engine.capacity - taken - 1  # one for the answer
-        # A long text need not be tokenised to know that it is too long.
-        n_bytes = len(prompt.encode("utf-8", "surrogatepass"))
+        # A long text need not be tokenised to know that it is too long. A surrogate stands for one byte.
+        n_bytes = len(prompt.encode("utf-8", "replace"))
         least = -(-n_bytes // self._longest_token)
         if least <= room:
             ids = self.tokenizer.encode_prompt(prompt)

@@ -19,7 +19,8 @@ Logits = NDArray[np.float32]
 Weights = NDArray[np.float64]
 
 # How many of the likeliest tokens top-p looks at before it looks at more.
-_NUCLEUS_FIRST: Final = 64
+_NUCLEUS_FIRST: Final = 256
+_COLDEST: Final = 1e-200
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ def scale(logits: Logits, temperature: float) -> Weights:
     """Logits (V,) over temperature, shifted so that the largest is 0."""
     scores = logits.astype(np.float64)
     scores -= scores.max()
-    with np.errstate(over="ignore"):  # a temperature near 0 leaves the likeliest at 0, the rest at -inf
-        scores /= temperature
+    # Far below what tells any two float32 apart, and far above where the quotient overflows.
+    scores /= max(temperature, _COLDEST)
     return scores
 
 
@@ -125,18 +126,21 @@ def keep_top_p(weights: Weights, p: float) -> Weights:
     Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020). Of equal weights the
     lower token id goes first; one token always stays.
     """
-    goal = p * weights.sum()
-    count = min(_NUCLEUS_FIRST, weights.size)
+    ids = np.flatnonzero(weights > 0)  # after top-k few are left
+    values = weights[ids]
+    goal = p * values.sum()
+    count = _NUCLEUS_FIRST
     while True:
         # The count likeliest and what ties with the last of them, by weight and then by id.
-        cut = np.partition(weights, weights.size - count)[weights.size - count]
-        ids = np.flatnonzero(weights >= cut)
-        ids = ids[np.argsort(-weights[ids], kind="stable")]
-        reached = weights[ids].cumsum()
-        if reached[-1] >= goal or ids.size == weights.size:
+        likely = np.arange(values.size)
+        if count < values.size:
+            likely = np.flatnonzero(values >= np.partition(values, -count)[-count])
+        likely = likely[np.argsort(-values[likely], kind="stable")]
+        sums = values[likely].cumsum()
+        if sums[-1] >= goal or count >= values.size:
             break
-        count = min(count * 8, weights.size)
-    nucleus = ids[: int(reached.searchsorted(goal)) + 1]
+        count *= 8
+    nucleus = ids[likely[: int(sums.searchsorted(goal)) + 1]]
     kept = np.zeros_like(weights)
     kept[nucleus] = weights[nucleus]
     return kept
@@ -149,10 +153,12 @@ def keep_min_p(weights: Weights, min_p: float) -> Weights:
 
 def draw(weights: Weights, rng: np.random.Generator) -> int:
     """Draw an index with probability in proportion to its weight (V,), by inverting the sum."""
-    total = weights.cumsum()
-    # random() is below 1, but its product may round up to the whole sum.
-    mark = min(rng.random() * total[-1], np.nextafter(total[-1], 0.0))
-    return int(total.searchsorted(mark, side="right"))
+    sums = weights.cumsum()
+    total = float(sums[-1])
+    mark = rng.random() * total
+    if mark >= total:  # random() is below 1, but the product may round up
+        mark = math.nextafter(total, 0.0)
+    return int(sums.searchsorted(mark, side="right"))
 
 
 def _whole(name: str, value: Any, least: int) -> None:

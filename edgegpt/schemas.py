@@ -10,19 +10,26 @@ from typing import Final
 from pydantic import BaseModel
 
 from edgegpt.atomic import write_text
+from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
 
 FOLDER: Final = Path("configs/schemas")
-SCHEMAS: Final[dict[str, type[BaseModel]]] = {"model.schema.json": ModelConfig}
 
 
-def schema_text(model: type[BaseModel]) -> str:
-    """The JSON Schema of one config class, as the text of its file."""
+def schemas() -> dict[str, str]:
+    """File name and text of every JSON Schema."""
+    from edgegpt.training.run_config import RunConfig
+
+    classes: dict[str, type[BaseModel]] = {"model": ModelConfig, "training": RunConfig, "budget": Budget}
+    return {f"{name}.schema.json": _text(model) for name, model in classes.items()}
+
+
+def _text(model: type[BaseModel]) -> str:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, model in SCHEMAS.items():
-        write_text(FOLDER / name, schema_text(model))
+    for name, text in schemas().items():
+        write_text(FOLDER / name, text)

@@ -1,6 +1,7 @@
 """One request at work: ids become text, and the reasons to end are watched."""
 
 from collections.abc import Generator, Iterator, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from types import TracebackType
 
 from edgegpt.deadline import Watch
@@ -117,7 +118,7 @@ class Stream:
         try:
             return next(self._pieces)
         except BaseException:  # StopIteration is the good end
-            if self.reply is None:
+            if self.reply is None and getgeneratorstate(self._pieces) == GEN_CLOSED:
                 self.reply = self._turn.reply()
             raise
 

@@ -1,6 +1,6 @@
 """The main job on the checkpoint that ships: export, verify, say what it is, answer, time it.
 
-    make demo
+make demo
 """
 
 import sys
@@ -32,7 +32,9 @@ console = Console(highlight=False)
 
 def step(*arguments: str) -> None:
     """Run one command as a user would, and stop where it fails."""
-    shown = " ".join(Path(a).relative_to(ROOT).as_posix() if a.startswith(str(ROOT)) else a for a in arguments)
+    shown = " ".join(
+        Path(a).relative_to(ROOT).as_posix() if a.startswith(str(ROOT)) else a for a in arguments
+    )
     console.print(f"\n[bold]$ edgegpt {shown}[/bold]")
     if code := edgegpt_command(list(arguments)):
         sys.exit(code)

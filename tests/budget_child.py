@@ -6,6 +6,7 @@ The process does what a robot's does, so its load time and peak memory are the m
 import json
 import sys
 import time
+from pathlib import Path
 
 started = time.perf_counter()
 
@@ -40,8 +41,8 @@ def one_round(engine: edgegpt.Engine, ids: list[int], params: edgegpt.SamplingPa
 
 def peak_rss_mb() -> float:
     # Not getrusage: its peak is inherited from the process that forked this one.
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM"))
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":

@@ -49,5 +49,3 @@ class Script:
 def greedy(**changes) -> SamplingParams:
     """Greedy params with some changed."""
     return SamplingParams(**{"temperature": 0.0, **changes})
-
-

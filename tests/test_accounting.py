@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TINY
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -144,6 +144,7 @@ def flops(model: GPT, tokens: int, cached: int) -> int:
     return int(counter.get_total_flops())
 
 
+@settings(max_examples=25)  # each runs a model twice
 @given(configs(), st.data())
 def test_flops_are_those_that_pytorch_counts(config: ModelConfig, data: st.DataObject) -> None:
     model = GPT(config).eval()

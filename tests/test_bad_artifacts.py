@@ -61,7 +61,9 @@ def test_a_truncated_file(file, part):
     assert "is not a whole ONNX file" in refusal(file)
 
 
-@pytest.mark.parametrize("content", [b"hello robot", b"\0" * 64, b"PK\x03\x04" * 20, b"\xff" * 64, b"version https://git-lfs"])
+@pytest.mark.parametrize(
+    "content", [b"hello robot", b"\0" * 64, b"PK\x03\x04" * 20, b"\xff" * 64, b"version https://git-lfs"]
+)
 def test_a_file_that_is_no_onnx(tmp_path, content):
     path = tmp_path / "text.onnx"
     path.write_bytes(content)
@@ -78,7 +80,9 @@ def test_a_file_with_damaged_bytes_in_its_graph(file):
 
 def test_an_onnx_file_of_another_tool(tmp_path):
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
-    foreign = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [value]))
+    foreign = helper.make_model(
+        helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [value])
+    )
     save_model(foreign, tmp_path / "foreign.onnx")
     assert "is an ONNX file of another tool" in refusal(tmp_path / "foreign.onnx")
 
@@ -109,14 +113,14 @@ def test_a_config_that_is_not_valid(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"vocab_size": 300}, "output logits is tensor(float) (batch, sequence, 272), expected tensor(float) (any, any, 300)"),
+        ({"vocab_size": 300}, "output logits is tensor(float) (batch, sequence, 272), expected"),
         ({"n_layer": 3}, "lacks the input past_key_values.2.key"),
         ({"n_layer": 1}, "has the input past_key_values.1.key"),
-        ({"n_head": 4, "n_embd": 64}, "input past_key_values.0.key is tensor(float) (batch, 2, past, 16), expected tensor(float) (any, 4, any, 16)"),
-        ({"n_embd": 64}, "expected tensor(float) (any, 2, any, 32)"),
+        ({"n_head": 4, "n_embd": 64}, "(batch, 2, past, 16), expected tensor(float) (any, 4, any, 16)"),
+        ({"n_embd": 64}, "(batch, 2, past, 16), expected tensor(float) (any, 2, any, 32)"),
     ],
     ids=["vocab_size", "more layers", "fewer layers", "heads", "head_dim"],
-)  # fmt: skip
+)
 def test_a_config_that_disagrees_with_the_graph(tmp_path, changes, words):
     assert words in refusal(with_config(tmp_path / "a.onnx", **changes))
 

@@ -31,7 +31,9 @@ def measured(rover_file: Path, budget: Budget) -> dict[str, Any]:
     assert budget.ttft_ms is not None
     arguments = [str(rover_file), str(budget.threads), str(budget.ttft_ms.prompt_tokens)]
     runs = [
-        json.loads(subprocess.run([sys.executable, CHILD, *arguments], check=True, capture_output=True).stdout)
+        json.loads(
+            subprocess.run([sys.executable, CHILD, *arguments], check=True, capture_output=True).stdout
+        )
         for _ in range(3)
     ]
     return {

@@ -150,9 +150,12 @@ def test_a_file_that_is_no_artifact_is_refused_in_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--temperature", "-1"], "temperature must be from 0 (greedy) to 1000, got -1.0"),
-        (["--top-p", "1.5"], "top_p must be between 0 and 1, got 1.5"),
-        (["--top-k", "x"], "'x' is not a valid int"),
+        (["--temperature", "-1"], "temperature must be a number from 0 (greedy) to 1000, got -1.0"),
+        (["--top-p", "1.5"], "top_p must be a number between 0 and 1, got 1.5"),
+        (
+            ["--top-k", "x"],
+            "Invalid value for '--top-k': Input should be a valid integer, unable to parse string as an integer, got 'x'",
+        ),
         (["--max-new-tokens", "0"], "max_new_tokens"),
         (["--deadline-ms", "0"], "deadline_ms"),
         (["--stop", ""], "stop"),
@@ -170,7 +173,7 @@ def test_generate_refuses_nonsense(
 def test_generate_refuses_prompts_that_cannot_be_answered(tiny_file: str, capsys: Capture) -> None:
     assert "is empty" in refused(capsys, "generate", tiny_file, "")
     message = refused(capsys, "generate", tiny_file, "turn left " * 40)
-    assert "tokens but the context holds 48" in message
+    assert "at least 134 tokens (400 bytes) but the context holds 48" in message
     assert "1000000 bytes" in refused(capsys, "generate", tiny_file, "x" * 1_000_000)
 
 
@@ -226,3 +229,5 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, c
 def test_a_command_without_arguments_says_what_is_missing(capsys: Capture) -> None:
     assert "Missing argument" in refused(capsys, "generate")
     assert "No such command" in refused(capsys, "generat")
+    assert main([]) == 2
+    assert "Usage: edgegpt" in capsys.readouterr().out

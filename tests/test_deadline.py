@@ -26,8 +26,7 @@ def timed(clock, answer="x" * 30, prompt=PROMPT, seconds=lambda n_tokens: STEP):
 
 
 def ask(script, clock, **options):
-    reply = script.generator.generate(PROMPT, greedy(**options), arrived=clock.now)
-    return reply
+    return script.generator.generate(PROMPT, greedy(**options), arrived=clock.now)
 
 
 def test_the_answer_ends_before_the_deadline_with_the_text_so_far(clock):

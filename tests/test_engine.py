@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
-from edgegpt import contract, engine as engine_module
+from edgegpt import contract
+from edgegpt import engine as engine_module
 from edgegpt.artifact import open_artifact
 from edgegpt.engine import Engine, EngineError
 from edgegpt.errors import NonFiniteLogitsError, PromptError
@@ -91,6 +92,24 @@ def test_a_smaller_capacity_changes_memory_and_nothing_else(artifact, capacity):
     assert engine.cache_bytes == cache.bytes == 2 * 2 * 32 * 4 * capacity
     n = min(12, capacity - len(PROMPT))
     assert list(engine.generate(PROMPT, GREEDY, cache=cache)) == torch_greedy(PROMPT, n, engine.n_valid)
+
+
+def test_token_losses_are_those_of_pytorch_over_the_tokens_that_may_be_generated(engine, monkeypatch):
+    monkeypatch.setattr(engine_module, "PREFILL_CHUNK", 3)
+    losses = engine.token_losses(PROMPT)
+    expected = [
+        -float(torch_logits(PROMPT[:n])[:270].log_softmax(-1)[PROMPT[n]]) for n in range(1, len(PROMPT))
+    ]
+    np.testing.assert_allclose(losses, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [([1], "no tokens"), ([1] * 50, "has 49 tokens"), ([1, 270], "token id 270 cannot be predicted")],
+)
+def test_token_losses_of_what_cannot_be_are_refused(engine, ids, words):
+    with pytest.raises(PromptError, match=words):
+        engine.token_losses(ids)
 
 
 # --- generate ---

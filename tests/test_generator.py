@@ -199,9 +199,14 @@ def test_a_prompt_of_a_megabyte_is_refused_without_tokenising_it(model, monkeypa
 
 
 def test_a_lone_surrogate_is_refused_and_nul_is_text(model):
-    with pytest.raises(TokenizerError, match="lone surrogate"):
+    with pytest.raises(TokenizerError, match="half of a character"):
         model.stream("go \ud800")
     assert model.generate("go\0left").usage.completion_tokens == 16
+
+
+def test_stray_bytes_are_counted_as_the_bytes_they_are(model):
+    prompt = "\udcff" * 46  # as three bytes of UTF-8 each they might seem too many
+    assert model.generate(prompt, greedy(max_new_tokens=1)).usage.prompt_tokens == 47
 
 
 # --- failure, cancellation, closing ---
@@ -221,12 +226,9 @@ def test_an_engine_error_is_typed_keeps_the_text_so_far_and_the_next_request_wor
     script = Script(PROMPT, "abcdef")
     break_at(script, step, RuntimeError("Non-zero status code\nand a paragraph"))
     stream = script.generator.stream(PROMPT, GREEDY)
-    pieces = []
-    with pytest.raises(EngineError, match="onnxruntime failed at position .*Non-zero status code$"):
-        for piece in stream:
-            pieces.append(piece.text)
-    assert stream.reply.finish_reason == "error"
-    assert stream.reply.text == "".join(pieces) == "abcdef"[:step]
+    with pytest.raises(EngineError, match=r"^onnxruntime failed at position \d+: Non-zero status code$"):
+        stream.result()
+    assert (stream.reply.text, stream.reply.finish_reason) == ("abcdef"[:step], "error")
     assert script.generator.generate(PROMPT, GREEDY).text == "abcdef"
 
 
@@ -304,6 +306,23 @@ def test_closing_a_stream_that_was_never_begun_does_no_work():
     stream = script.generator.stream(PROMPT, GREEDY)
     stream.close()
     assert (stream.reply.finish_reason, script.steps) == ("cancelled", [])
+
+
+def test_a_stream_asked_by_two_threads_at_once_ends_as_one():
+    script = Script(PROMPT, "abc")
+    stream = script.generator.stream(PROMPT, GREEDY)
+    refused = []
+
+    def before_step(n_tokens):
+        try:
+            next(stream)
+        except ValueError as e:
+            refused.append(str(e))
+        assert stream.reply is None
+
+    script.before_step = before_step
+    assert stream.result().text == "abc"
+    assert set(refused) == {"generator already executing"}
 
 
 def test_closing_a_finished_stream_changes_nothing():

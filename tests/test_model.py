@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TINY, random_gpt
+from gpt2_twin import gpt2_twin
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from edgegpt.config import ModelConfig
 from edgegpt.model import GPT, CausalSelfAttention
@@ -201,44 +201,6 @@ def test_dropout_zero_trains_without_noise() -> None:
 # The same weights in transformers
 
 
-def gpt2_from(model: GPT) -> GPT2LMHeadModel:
-    config = model.config
-    theirs: GPT2LMHeadModel = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=config.vocab_size,
-            n_positions=config.block_size,
-            n_embd=config.n_embd,
-            n_layer=config.n_layer,
-            n_head=config.n_head,
-            activation_function="gelu_new" if config.gelu == "tanh" else "gelu",
-            tie_word_embeddings=config.tie_embeddings,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    ).eval()
-    names = {"norm_1": "ln_1", "norm_2": "ln_2", "attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj"}
-    names |= {"mlp.fc": "mlp.c_fc", "mlp.proj": "mlp.c_proj"}
-    state = theirs.state_dict()
-    with torch.no_grad():
-        for mine, parameter in model.named_parameters():
-            if mine.startswith("blocks."):
-                _, layer, rest = mine.split(".", 2)
-                module, kind = rest.rsplit(".", 1)
-                name = f"transformer.h.{layer}.{names[module]}.{kind}"
-            else:
-                name = {
-                    "norm_f.weight": "transformer.ln_f.weight",
-                    "norm_f.bias": "transformer.ln_f.bias",
-                }.get(mine, "lm_head.weight" if mine == "head.weight" else f"transformer.{mine}")
-            # Their Conv1D is (in, out).
-            transpose = mine.startswith("blocks.") and parameter.dim() == 2
-            state[name].copy_(parameter.T if transpose else parameter)
-        if not config.qkv_bias:
-            for i in range(config.n_layer):
-                state[f"transformer.h.{i}.attn.c_attn.bias"].zero_()
-    return theirs
-
-
 @pytest.mark.parametrize("gelu", ["tanh", "erf"])
 @pytest.mark.parametrize("qkv_bias", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
@@ -248,7 +210,7 @@ def test_logits_equal_those_of_transformers_with_the_same_weights(
     model = random_gpt(variant(gelu=gelu, qkv_bias=qkv_bias, tie_embeddings=tied, n_layer=3, n_head=4))
     ids = some_ids(2, TINY.block_size)
     with torch.no_grad():
-        mine, theirs = model(ids), gpt2_from(model)(ids).logits
+        mine, theirs = model(ids), gpt2_twin(model)(ids).logits
     assert theirs.abs().max() > 1  # otherwise the comparison would say little
     torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-5)
 

@@ -26,7 +26,9 @@ from edgegpt.sampling import (
     scale,
 )
 
-LOGITS = st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40).map(lambda x: np.array(x, np.float32))
+LOGITS = st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40).map(
+    lambda x: np.array(x, np.float32)
+)
 
 
 class Dice:
@@ -133,7 +135,9 @@ def slow_weights(logits, params):
 )
 def test_filters_equal_their_definitions(logits, temperature, top_k, top_p, min_p):
     params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    np.testing.assert_allclose(filtered_weights(logits, params), slow_weights(logits, params), rtol=1e-9, atol=0)
+    np.testing.assert_allclose(
+        filtered_weights(logits, params), slow_weights(logits, params), rtol=1e-9, atol=0
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))

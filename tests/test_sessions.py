@@ -62,7 +62,11 @@ def test_the_next_turn_sees_the_eos_or_the_stop_string_that_ended_the_last():
     script = Script("go", "abc")
     session = script.generator.new_session()
     session.generate("go", GREEDY)
-    assert session.token_ids == (*tokenizer().encode_prompt("go"), *tokenizer().encode("abc"), tokenizer().eos_id)
+    assert session.token_ids == (
+        *tokenizer().encode_prompt("go"),
+        *tokenizer().encode("abc"),
+        tokenizer().eos_id,
+    )
     session.rewind(turns=1)
     session.generate("go", greedy(stop="bc"))
     assert session.token_ids == (*tokenizer().encode_prompt("go"), *tokenizer().encode("abc"))
@@ -160,7 +164,9 @@ def test_a_turn_over_the_context_is_refused_with_all_counts_and_leaves_the_sessi
     session.generate(TURNS[0], SHORT)
     before = state(session)
     taken = len(session.token_ids)
-    with pytest.raises(PromptError, match=f"has 41 tokens but the context holds 48, {taken} are taken by the session"):
+    with pytest.raises(
+        PromptError, match=f"has 41 tokens but the context holds 48, {taken} are taken by the session"
+    ):
         session.generate("x" * 40, SHORT)
     assert state(session) == before
 

@@ -24,7 +24,10 @@ def brute_force(stops, text):
 AB = st.text("ab", max_size=30)
 
 
-@given(st.lists(st.text("ab", min_size=1, max_size=5), max_size=4), st.lists(st.text("ab", max_size=4), max_size=12))
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=5), max_size=4),
+    st.lists(st.text("ab", max_size=4), max_size=12),
+)
 def test_the_stream_equals_brute_force_on_the_whole_text(stops, pieces):
     given_out, found = run(stops, pieces)
     assert ("".join(given_out), found) == brute_force(stops, "".join(pieces))

@@ -7,6 +7,7 @@ import os
 import sys
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from edgegpt.cli.eval import eval_
@@ -45,8 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         code = app(args=arguments, prog_name="edgegpt", standalone_mode=False)
     except typer.Exit as e:
         return e.exit_code
-    except TyperException as e:  # wrong arguments
-        print(f"edgegpt: {e.format_message()}", file=sys.stderr)
+    except TyperException as e:  # wrong arguments; without any, the help has been printed already
+        if sentence := _usage_sentence(e):
+            print(f"edgegpt: {sentence}", file=sys.stderr)
         return e.exit_code
     except EdgeGPTError as e:
         print(f"edgegpt: {e}", file=sys.stderr)
@@ -61,3 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"edgegpt: {e.filename or 'input or output'}: {e.strerror or e}", file=sys.stderr)
         return 2
     return int(code or 0)
+
+
+def _usage_sentence(error: TyperException) -> str:
+    sentence = error.format_message().rstrip(".")
+    if isinstance(error.__cause__, ValidationError):  # typer leaves the value out
+        sentence += f", got {error.__cause__.errors()[0]['input']!r}"
+    return sentence

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
@@ -13,26 +13,15 @@ from edgegpt.contract import PORTABLE
 _MICROSOFT: Final = "com.microsoft"
 _STANDARD: Final = ("", "ai.onnx")
 # Operators of training, and those that draw random numbers.
-_UNWANTED: Final = frozenset(
-    (
-        "Dropout",
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    )
-)
+_UNWANTED: Final = {"Dropout", "Bernoulli", "Multinomial"} | {
+    f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")
+}
 
 
 def weight_bytes(model: ModelProto) -> int:
-    """Bytes of the weights in the file: all floating-point tensors but scalars, which are constants."""
-    return sum(
-        prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-        for tensor in model.graph.initializer
-        if tensor.dims and tensor.data_type == TensorProto.FLOAT
-    )
+    """Bytes of the weights in the file: all float32 tensors but scalars, which are constants."""
+    tensors = model.graph.initializer
+    return sum(4 * prod(t.dims) for t in tensors if t.dims and t.data_type == TensorProto.FLOAT)
 
 
 def expected_weight_bytes(config: ModelConfig) -> int:

@@ -11,11 +11,11 @@ from onnx import ModelProto
 from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.contract import ENGINE, META_EVIDENCE, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
+from edgegpt.ort_session import open_session
 from edgegpt_export.evidence import Evidence
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.limits import LIMITS
 from edgegpt_export.portable import build_portable_graph
-from edgegpt_export.runner import open_session
 from edgegpt_export.sampling_defaults import read_sampling
 from edgegpt_export.save import data_path, staged, write_model
 from edgegpt_export.stamp import add_metadata, append_metadata, metadata
@@ -98,10 +98,10 @@ def _check_request(out: Path, target: str, precision: str) -> None:
         raise EdgeGPTError(f"target must be {ENGINE} or {PORTABLE}, got {target!r}")
     if precision not in LIMITS:
         raise EdgeGPTError(f"precision must be {' or '.join(LIMITS)} in this version, got {precision!r}")
-    if out.suffix != ".onnx":
-        raise ArtifactError(f"the output file must end in .onnx, got {out}")
     if out.is_dir():
         raise ArtifactError(f"{out} is a folder, expected the name of an .onnx file to make")
+    if out.suffix != ".onnx":
+        raise ArtifactError(f"the output file must end in .onnx, got {out}")
     if not out.parent.is_dir():
         raise ArtifactError(f"{out} cannot be written: the folder {out.parent} does not exist")
 

@@ -79,6 +79,9 @@ def _trace(model: GPT) -> ModelProto:
             {0: rows, 1: columns},
             [{0: rows, 2: Dim("past")} for _ in past],
         ),
+        # The file keeps every parameter as the checkpoint has it; runtimes fold and fuse at load.
+        # The exporter's optimiser would store some transposed, and a small tied one twice.
+        optimize=False,
         verbose=False,
     )
     if program is None:

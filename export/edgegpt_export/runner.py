@@ -5,32 +5,21 @@ Shapes: B batch, T new tokens, P cached tokens, V vocab_size.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from edgegpt.short_cause import short_cause
 from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import VerificationError
+from edgegpt.short_cause import short_cause
 
 Ids = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
 
 POISON: Final = np.float32(1e30)  # in rows of a buffer that must not be read
-
-
-def open_session(path: Path) -> ort.InferenceSession:
-    """A session as it ships: all optimisations, one thread, no spinning."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 class GrowingCache:

@@ -1,0 +1,23 @@
+"""One onnxruntime session as a robot wants it; the only place where its options are set."""
+
+from pathlib import Path
+from typing import Final
+
+import onnxruntime as ort
+
+_SILENT: Final = 4  # onnxruntime's severity "fatal"; what went wrong is raised, not printed
+
+
+def open_session(path: Path, threads: int = 1) -> ort.InferenceSession:
+    """A session on the CPU with all optimisations and `threads` threads that do not spin.
+
+    Raises what onnxruntime raises, which is of several kinds.
+    """
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = _SILENT
+    # A waiting thread sleeps; a spinning one would take a core from the robot's control loop.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,33 @@
+"""Where ROS 2 finds the package's parts."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+NAME = "edgegpt_ros"
+
+
+def files(folder: str, pattern: str) -> list[str]:
+    """Paths from here, in one order everywhere."""
+    return sorted(str(path) for path in Path(folder).glob(pattern))
+
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    description="A lifecycle node that answers prompts with a small GPT, fast and offline.",
+    maintainer="edgegpt maintainers",
+    maintainer_email="maintainers@edgegpt.dev",
+    license="Apache-2.0",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+        (f"share/{NAME}/launch", files("launch", "*.launch.*")),
+        (f"share/{NAME}/config", files("config", "*.*")),
+    ],
+    entry_points={"console_scripts": []},
+    # edgegpt is not named: colcon does not install what pip must, and importing it says what is missing.
+    install_requires=["setuptools"],
+    zip_safe=False,
+)

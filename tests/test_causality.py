@@ -1,0 +1,105 @@
+"""A token must not know what comes after it: in PyTorch, in both graphs, and a leak is noticed."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from graphs import SMALL, TARGETS, model_and_graph, random_ids, session_of, torch_logits
+from onnx import TensorProto, helper
+
+from edgegpt_export.runner import GrowingCache
+from edgegpt_export.verify import verify
+
+CUTS = range(1, SMALL.block_size)
+
+
+def changed_from(ids: np.ndarray, cut: int) -> np.ndarray:
+    changed = ids.copy()
+    changed[:, cut:] = (changed[:, cut:] + 7) % SMALL.vocab_size
+    return changed
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_changing_a_later_token_leaves_earlier_logits_of_the_pytorch_model_alone(cut):
+    model, _ = model_and_graph("engine")
+    ids = random_ids(SMALL)
+    before, after = torch_logits(model, ids), torch_logits(model, changed_from(ids, cut))
+    np.testing.assert_allclose(after[:, :cut], before[:, :cut], atol=1e-6, rtol=0)
+    assert np.abs(after[:, cut:] - before[:, cut:]).max() > 0.01
+
+
+def test_no_gradient_flows_from_a_logit_to_a_later_token():
+    model, _ = model_and_graph("engine")
+    for position in range(SMALL.block_size):
+        seen = []
+        hook = model.wte.register_forward_hook(lambda _m, _i, out, seen=seen: seen.append(out) or out)
+        logits = model(torch.from_numpy(random_ids(SMALL)))
+        hook.remove()
+        (gradient,) = torch.autograd.grad(logits[0, position].square().sum(), seen[0])
+        assert gradient[0, position + 1 :].abs().sum() == 0
+        assert (gradient[0, : position + 1].abs().sum(-1) > 0).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("cut", CUTS)
+def test_changing_a_later_token_leaves_earlier_logits_of_the_file_alone(target, cut):
+    _, graph = model_and_graph(target)
+    ids = random_ids(SMALL)
+    session = session_of(graph)
+    before = GrowingCache(session, SMALL, batch=1).feed(ids)
+    after = GrowingCache(session, SMALL, batch=1).feed(changed_from(ids, cut))
+    np.testing.assert_allclose(after[:, :cut], before[:, :cut], atol=1e-6, rtol=0)
+    assert np.abs(after[:, cut:] - before[:, cut:]).max() > 0.01
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("cut", [2, 6])
+def test_a_chunk_that_continues_a_cache_is_causal_too(target, cut):
+    _, graph = model_and_graph(target)
+    ids = random_ids(SMALL)
+    session = session_of(graph)
+
+    def second_chunk(tokens: np.ndarray) -> np.ndarray:
+        cache = GrowingCache(session, SMALL, batch=1)
+        cache.feed(tokens[:, :1])
+        return cache.feed(tokens[:, 1:])
+
+    before, after = second_chunk(ids), second_chunk(changed_from(ids, cut))
+    np.testing.assert_allclose(after[:, : cut - 1], before[:, : cut - 1], atol=1e-6, rtol=0)
+
+
+def test_verification_notices_attention_that_is_not_causal(tmp_path):
+    model, graph = model_and_graph("engine")
+    leaking = onnx.ModelProto()
+    leaking.CopyFrom(graph)
+    for node in leaking.graph.node:
+        if node.op_type == "GroupQueryAttention":
+            node.attribute.append(helper.make_attribute("causal", 0))
+    assert "causality" in failures_of(leaking, model, tmp_path)
+
+
+def test_verification_notices_a_leak_far_below_the_parity_limit(tmp_path):
+    model, graph = model_and_graph("engine")
+    leaking = onnx.ModelProto()
+    leaking.CopyFrom(graph)
+    nodes = leaking.graph.node
+    nodes[-1].output[0] = "/head"
+    nodes.extend(  # up to 8e-5 is added to every logit, by the last id of the prompt
+        [
+            helper.make_node("Gather", ["input_ids", "minus_one"], ["last"], axis=1),  # (B, 1, 1)
+            helper.make_node("Cast", ["last"], ["last_float"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["last_float", "tiny"], ["leak"]),
+            helper.make_node("Add", ["/head", "leak"], ["logits"]),
+        ]
+    )
+    for name, value in (("tiny", np.array(2e-6, np.float32)), ("minus_one", np.array([[-1]]))):
+        leaking.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    assert failures_of(leaking, model, tmp_path) == ["causality"]
+
+
+def failures_of(graph: onnx.ModelProto, model: torch.nn.Module, folder) -> list[str]:
+    """Names of the checks that failed."""
+    path = folder / "leaking.onnx"
+    onnx.save(graph, str(path))
+    evidence = verify(path, session_of(graph), model, "engine", "fp32")
+    return [failure.split(":")[0] for failure in evidence.failures]
