@@ -152,13 +152,14 @@ def build() -> None:
 def what_a_build_reads() -> Iterator[Path]:
     """Files whose change asks for a build. The Python modules of edgegpt_ros are used where they are."""
     yield from files_under(WORKSPACE / "src" / "edgegpt_msgs")
-    for name in ("package.xml", "setup.cfg", "setup.py", "launch", "config", "resource"):
-        path = WORKSPACE / "src" / "edgegpt_ros" / name
-        yield from files_under(path) if path.is_dir() else [path]
+    package = WORKSPACE / "src" / "edgegpt_ros"
+    yield from (package / name for name in ("package.xml", "setup.cfg", "setup.py"))
+    for name in ("launch", "config", "resource"):
+        yield from files_under(package / name)
 
 
 def files_under(folder: Path) -> Iterator[Path]:
-    """Every file in a folder and those below it, in order."""
+    """Every file in a folder and those below it, in order; none where there is no such folder."""
     return (
         path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != "__pycache__"
     )
