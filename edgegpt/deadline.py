@@ -90,8 +90,10 @@ class Watch:
             self._work_began = now
         elif self._first_token is None:  # the call before this one was a part of the prompt
             self._pace.prefill_token.note((now - self._call_began) / self._call_tokens)
+        cancelled = self._cancel.is_set()
+        now = perf_counter()  # again: a server's flag takes its time, which is no step's
         self._call_began, self._call_tokens = now, n_tokens
-        if self._cancel.is_set():
+        if cancelled:
             self.stopped = "cancelled"
         elif self._deadline is not None:
             decoding = self._first_token is not None

@@ -56,13 +56,14 @@ class TextGenerator:
         sampling: the file's defaults, for requests that bring no SamplingParams. Params that a
             request brings replace them as a whole; `dataclasses.replace(generator.sampling, ...)`
             changes some.
+        pace: what a step of the model takes, learned from every request.
     """
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, sampling: SamplingParams | None = None) -> None:
         self.engine = engine
         self.tokenizer = tokenizer
         self.sampling = SamplingParams() if sampling is None else sampling
-        self._pace = EnginePace()
+        self.pace = EnginePace()
         self._idle_caches: list[KVCache] = []
         self._longest_token = max(len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size))
 
@@ -125,7 +126,7 @@ class TextGenerator:
     ) -> Turn:
         """Check and tokenise a prompt that follows the ids of `history`, of which n_cached are cached."""
         params = self.sampling if params is None else params
-        watch = Watch(self._pace, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel)
+        watch = Watch(self.pace, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel)
         began = perf_counter()
         ids = self._prompt_ids(prompt, len(history))
         watch.tokenised(perf_counter() - began)
@@ -134,7 +135,7 @@ class TextGenerator:
     def warm_up(self) -> None:
         """Run the model twice: once to bring it into memory, once to learn what a step takes."""
         room = max(1, min(PREFILL_CHUNK, self.engine.capacity - 4))
-        for pace, n_tokens in ((EnginePace(), 1), (self._pace, room)):
+        for pace, n_tokens in ((EnginePace(), 1), (self.pace, room)):
             watch = Watch(pace)
             cache = self._take_cache()
             params = SamplingParams(max_new_tokens=4, temperature=0.0)

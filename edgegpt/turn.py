@@ -56,6 +56,11 @@ class Turn:
         """End the turn before the next call of the model; from any thread."""
         self._watch.cancel()
 
+    @property
+    def token_seconds(self) -> list[float]:
+        """What each token but the first took."""
+        return self._watch.token_seconds
+
     def reply(self) -> Reply:
         """The answer until now."""
         usage = Usage(len(self.context_ids), len(self.token_ids), self._n_cached)
@@ -110,6 +115,11 @@ class Stream:
         self._turn = turn
         self._pieces = pieces
         self.reply: Reply | None = None
+
+    @property
+    def token_seconds(self) -> list[float]:
+        """What each token so far took but the first, of which `reply.timing` has the percentiles."""
+        return self._turn.token_seconds
 
     def __iter__(self) -> "Stream":
         return self

@@ -152,10 +152,8 @@ def test_a_file_that_is_no_artifact_is_refused_in_one_sentence(
     [
         (["--temperature", "-1"], "temperature must be a number from 0 (greedy) to 1000, got -1.0"),
         (["--top-p", "1.5"], "top_p must be a number between 0 and 1, got 1.5"),
-        (
-            ["--top-k", "x"],
-            "Invalid value for '--top-k': Input should be a valid integer, unable to parse string as an integer, got 'x'",
-        ),
+        (["--top-k", "x"], "Invalid value for '--top-k': Input should be a valid integer"),
+        (["--top-k", "x"], ", got 'x'"),
         (["--max-new-tokens", "0"], "max_new_tokens"),
         (["--deadline-ms", "0"], "deadline_ms"),
         (["--stop", ""], "stop"),

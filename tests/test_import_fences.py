@@ -37,6 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "artifact": {"artifact"},
     "engine": {"engine"},  # token ids in, token ids out
     "generator": {"generator", "session", "turn"},  # text in, text out
+    "server": {"request_queue", "server", "server_statistics", "session_store", "ticket", "token_count"},
     "judged": {"budget", "evaluation", "measure", "planner", "report"},
     "edges": {"cli", "pytest_plugin", "schemas"},
 }

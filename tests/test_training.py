@@ -95,6 +95,23 @@ def test_weights_are_stored_as_asked(run: RunConfig, tmp_path: Path, dtype: str)
     assert stored == {{"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]}
 
 
+def test_a_run_goes_on_from_a_checkpoint_with_its_tokenizer(run: RunConfig, tmp_path: Path) -> None:
+    first = train(run, tmp_path)
+    more = run.model_copy(update={"model": None, "start_from": "checkpoint", "out": "more"})
+    seen: list[Progress] = []
+    second = train(more, tmp_path, on_progress=seen.append)
+    assert load_checkpoint(second).tokenizer.to_json() == load_checkpoint(first).tokenizer.to_json()
+    fresh: list[Progress] = []
+    train(run.model_copy(update={"out": "fresh"}), tmp_path, on_progress=fresh.append)
+    assert seen[0].loss < fresh[0].loss
+
+
+def test_a_run_begins_anew_or_goes_on(run: RunConfig) -> None:
+    for changes in ({"model": None}, {"start_from": "checkpoint"}):
+        with pytest.raises(ValueError, match="give either model"):
+            RunConfig.model_validate({**run.model_dump(), **changes})
+
+
 def test_nothing_to_resume_is_said(run: RunConfig, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no unfinished run to resume"):
         train(run, tmp_path, resume=True)

@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgegpt.atomic import atomic_write
-from edgegpt.checkpoint import save_checkpoint
+from edgegpt.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt.errors import TrainingError
 from edgegpt.model import GPT
+from edgegpt.pairs import Pair
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.dataset import IGNORE, Dataset, Ints, batches, collate, encode, read_pairs
 from edgegpt.training.interrupt import deferred_interrupt
@@ -68,6 +69,7 @@ def train(
     Raises:
         TrainingError: data cannot be read, or an unfinished run is there and resume is False, or
             resume is True and none is there or it is of another run.
+        CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint.
     """
     out = folder / run.out
     state_path = out / STATE
@@ -81,20 +83,13 @@ def train(
     on_stage("reading examples")
     train_pairs = read_pairs(run.train, folder)
     validation_pairs = {name: read_pairs(source, folder) for name, source in run.validation.items()}
-    on_stage("training the tokenizer")
-    tokenizer = Tokenizer.train(
-        (text for pair in train_pairs for text in pair),
-        run.model.vocab_size,
-        split=run.tokenizer_split,
-        mark_prompt_end=any(pair.prompt for pair in train_pairs),
-    )
+    on_stage("preparing tokenizer and weights")
+    gpt, tokenizer = _beginning(run, folder, train_pairs)
     on_stage("encoding examples")
-    dataset = encode(train_pairs, tokenizer, run.model.block_size)
-    validations = {
-        name: encode(pairs, tokenizer, run.model.block_size) for name, pairs in validation_pairs.items()
-    }
+    block_size = gpt.config.block_size
+    dataset = encode(train_pairs, tokenizer, block_size)
+    validations = {name: encode(pairs, tokenizer, block_size) for name, pairs in validation_pairs.items()}
 
-    gpt = GPT(run.model, gradient_checkpointing=run.gradient_checkpointing)
     model, optimizer = fabric.setup(gpt, _optimizer(gpt, run))
     state: dict[str, Any] = {
         "model": model,
@@ -116,6 +111,22 @@ def train(
     save_checkpoint(out, gpt, tokenizer, _DTYPES[run.stored_weights])
     state_path.unlink(missing_ok=True)
     return out
+
+
+def _beginning(run: RunConfig, folder: Path, pairs: Sequence[Pair]) -> tuple[GPT, Tokenizer]:
+    """The model and the tokenizer that a run begins with."""
+    if run.start_from is not None:
+        checkpoint = load_checkpoint(folder / run.start_from)
+        checkpoint.model.gradient_checkpointing = run.gradient_checkpointing
+        return checkpoint.model, checkpoint.tokenizer
+    assert run.model is not None  # RunConfig holds one of the two
+    tokenizer = Tokenizer.train(
+        (text for pair in pairs for text in pair),
+        run.model.vocab_size,
+        split=run.tokenizer_split,
+        mark_prompt_end=any(pair.prompt for pair in pairs),
+    )
+    return GPT(run.model, gradient_checkpointing=run.gradient_checkpointing), tokenizer
 
 
 def learning_rate(run: RunConfig, step: int) -> float:

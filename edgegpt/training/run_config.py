@@ -44,7 +44,12 @@ class RunConfig(_Strict):
     model_config = ConfigDict(title="edgegpt training run")
 
     out: str = Field(description="Checkpoint folder to write; relative to the run file.")
-    model: ModelConfig = Field(description="Shape of the model; the tokenizer is trained to vocab_size.")
+    model: ModelConfig | None = Field(
+        None, description="Shape of a new model; a tokenizer is trained to vocab_size."
+    )
+    start_from: str | None = Field(
+        None, description="Checkpoint folder to go on from, with its tokenizer; relative to the run file."
+    )
     tokenizer_split: Literal["gpt2", "words"] = Field(
         "gpt2", description="gpt2 joins a space to the next word; words keeps spaces, words and digits apart."
     )
@@ -63,6 +68,12 @@ class RunConfig(_Strict):
     stored_weights: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="Of model.safetensors.")
     validate_every: Count = Field(500, description="Steps between validations; each saves the state.")
     threads: int = Field(0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+
+    @model_validator(mode="after")
+    def _one_beginning(self) -> "RunConfig":
+        if (self.model is None) == (self.start_from is None):
+            raise ValueError("give either model, to begin anew, or start_from, to go on from a checkpoint")
+        return self
 
     @model_validator(mode="after")
     def _warmup_ends(self) -> "RunConfig":

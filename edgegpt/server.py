@@ -1,0 +1,302 @@
+"""One engine thread and a bounded queue in front of it: a TextGenerator for many askers at once."""
+
+import logging
+import threading
+from collections.abc import Callable
+from time import perf_counter
+
+from edgegpt.engine import EngineError
+from edgegpt.errors import EdgeGPTError
+from edgegpt.generator import TextGenerator
+from edgegpt.reply import FinishReason, Piece
+from edgegpt.request_queue import Overload, RequestQueue
+from edgegpt.sampling import SamplingParams
+from edgegpt.server_statistics import ServerStatistics, State, Tally
+from edgegpt.session_store import SessionStore
+from edgegpt.short_cause import short_cause
+from edgegpt.ticket import NotActiveError, Outcome, PreemptedError, Request, Ticket, call_safely
+from edgegpt.token_count import TokenCount, count_tokens, predicted_ms
+from edgegpt.turn import Stream
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Flag(threading.Event):
+    """A request's flag of cancellation. The model looks at it before each call: time to look around."""
+
+    def __init__(self, look_around: Callable[[], None]) -> None:
+        super().__init__()
+        self._look_around = look_around
+
+    def is_set(self) -> bool:
+        self._look_around()
+        return super().is_set()
+
+
+class GenerationServer:
+    """Answers requests one after another on a thread of its own; any thread may submit.
+
+    Who waits, who is refused and who makes room for whom: `RequestQueue`. Named sessions, and how long
+    they stay: `SessionStore`. A turn that failed, was cancelled or preempted leaves its session as it
+    was, and deactivation leaves all sessions.
+
+    Callbacks are called on the engine thread, one at a time and without a lock held, so they may call
+    anything here; the model waits for them. To deactivate or close from one does not wait for the end.
+
+    The thread sleeps while there is nothing to do. It lives until `close`.
+    """
+
+    def __init__(
+        self,
+        generator: TextGenerator,
+        *,
+        overload: Overload = "queue",
+        queue_depth: int = 8,
+        session_bytes: int = 256 * 2**20,
+        session_ttl_s: float = 600.0,
+        active: bool = True,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            generator: others may use it too, but take the engine's time.
+            overload: what a request meets while another one is at work.
+            queue_depth: number of requests that may wait.
+            session_bytes: what the caches of all named sessions may take together; 0 allows none.
+            session_ttl_s: a session is forgotten when it was not used for so long.
+            active: whether to take requests at once, or only after `activate`.
+
+        Raises:
+            ConfigError: an option is outside its range.
+        """
+        self.generator = generator
+        self._queue = RequestQueue(overload, queue_depth)
+        self._sessions = SessionStore(generator, max_bytes=session_bytes, ttl_s=session_ttl_s)
+        self._tally = Tally()
+        self._state: State = "active" if active else "inactive"
+        self._ended: list[tuple[Ticket, FinishReason]] = []  # while they waited; not yet told
+        self._asleep = False
+        self._changed = threading.Condition(threading.Lock())  # guards everything above
+        self._thread = threading.Thread(target=self._work, name="edgegpt-engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        prompt: str,
+        params: SamplingParams | None = None,
+        *,
+        session: str = "",
+        priority: int = 0,
+        on_piece: Callable[[Piece], object] | None = None,
+        arrived: float | None = None,
+    ) -> Ticket:
+        """Ask for an answer.
+
+        Args:
+            prompt: what to answer.
+            params: how to answer; None is `generator.sampling`. `deadline_ms` counts from arrival: a
+                request that it ends while it waits never reaches the model.
+            session: name of the conversation that this goes on with, or begins; "" for none.
+            priority: a higher one goes before all that wait with a lower one.
+            on_piece: called with each piece of the answer. It is not called again once it has raised,
+                which is logged; the answer goes on.
+            arrived: time.perf_counter() when the request arrived; None is now.
+
+        Raises:
+            NotActiveError: the server is inactive or closed.
+            OverloadedError: there is no place for the request now.
+            PromptError, TokenizerError: as TextGenerator.generate. What does not fit behind a session's
+                turns fails later, with PromptError too.
+            SessionError: no session fits into session_bytes.
+        """
+        params = self.generator.sampling if params is None else params
+        arrived = perf_counter() if arrived is None else arrived
+        try:
+            self._refuse_unless_active()
+            self._sessions.check(session)
+            flag = _Flag(self._tell_ended)
+            stream = self.generator.stream(prompt, params, cancel=flag, arrived=arrived)
+            request = Request(prompt, params, session, priority, arrived)
+            ticket = Ticket(request, stream, flag, on_piece, self._withdraw)
+            with self._changed:
+                self._refuse_unless_active()
+                for other in self._queue.offer(ticket):
+                    self._end(other, PreemptedError(_took_the_place(request, other.request)))
+                self._changed.notify_all()
+        except EdgeGPTError as error:
+            with self._changed:
+                self._tally.refused(error)
+            raise
+        return ticket
+
+    def activate(self) -> None:
+        """Take requests.
+
+        Raises:
+            NotActiveError: the server is closed.
+        """
+        with self._changed:
+            if self._state == "closed":
+                raise NotActiveError("the server is closed and cannot be activated again; make a new one")
+            self._state = "active"
+
+    def deactivate(self, timeout_s: float = 2.0) -> bool:
+        """Refuse new requests, and end those at work and waiting with NotActiveError and their text so far.
+
+        Returns:
+            Whether all have ended and their callbacks returned; waits for that until timeout_s have passed.
+        """
+        return self._stop("inactive", timeout_s)
+
+    def close(self, timeout_s: float = 2.0) -> bool:
+        """Deactivate for good, forget the sessions and end the thread.
+
+        Returns:
+            Whether the thread has ended; waits for that until timeout_s have passed.
+        """
+        began = perf_counter()
+        if self._stop("closed", timeout_s):
+            self._thread.join(max(0.0, timeout_s - (perf_counter() - began)))
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> "GenerationServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def state(self) -> State:
+        """Whether requests are taken."""
+        return self._state
+
+    def statistics(self) -> ServerStatistics:
+        """Counts since the beginning, latencies of late, and what is going on."""
+        names, n_bytes = self._sessions.names, self._sessions.bytes
+        with self._changed:
+            return self._tally.snapshot(
+                state=self._state,
+                busy=self._queue.running is not None,
+                waiting=len(self._queue),
+                sessions=len(names),
+                session_bytes=n_bytes,
+            )
+
+    def count_tokens(self, prompt: str, *, session: str = "") -> TokenCount:
+        """What a prompt would take, behind the session's turns so far; begins no session and uses none.
+
+        Raises:
+            TokenizerError: the prompt holds half of a character (a lone surrogate).
+        """
+        known = self._sessions.find(session)
+        return count_tokens(self.generator, prompt, taken=0 if known is None else len(known.token_ids))
+
+    def predicted_ms(self, tokens: int) -> float:
+        """Milliseconds that reading so many tokens would take on an idle server; 0 before any ran."""
+        return predicted_ms(self.generator, tokens)
+
+    def _refuse_unless_active(self) -> None:
+        if self._state != "active":
+            raise NotActiveError(f"the server is {self._state} and takes no requests")
+
+    def _end(self, ticket: Ticket, error: EdgeGPTError | None) -> None:
+        """End a request at work, or one that is out of the queue already; with the lock held."""
+        ticket.end(error)
+        if ticket is not self._queue.running:
+            self._ended.append((ticket, "cancelled"))
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        with self._changed:
+            if self._queue.remove(ticket) or ticket is self._queue.running:
+                self._end(ticket, None)
+                self._changed.notify_all()
+
+    def _stop(self, state: State, timeout_s: float) -> bool:
+        with self._changed:
+            if self._state != "closed":
+                self._state = state
+            at_work = [] if self._queue.running is None else [self._queue.running]
+            for ticket in [*at_work, *self._queue.remove_waiting()]:
+                self._end(ticket, NotActiveError("the server was deactivated before the request had ended"))
+            self._changed.notify_all()
+            if threading.current_thread() is self._thread:
+                return False
+            return self._changed.wait_for(self._is_idle, timeout_s)
+
+    def _is_idle(self) -> bool:
+        return self._asleep and self._queue.running is None and not self._ended
+
+    # The engine thread
+
+    def _work(self) -> None:
+        while self._serve_next():
+            pass
+        self._sessions.clear()
+
+    def _serve_next(self) -> bool:
+        with self._changed:
+            self._asleep = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._is_idle() or self._state == "closed")
+            if self._is_idle():
+                return False
+            self._asleep = False
+            ticket = self._queue.running
+        self._tell_ended()
+        if ticket is not None:
+            outcome, stream = self._answer(ticket)
+            with self._changed:
+                self._queue.advance()
+            self._tell(ticket, outcome, stream)
+        return True
+
+    def _answer(self, ticket: Ticket) -> tuple[Outcome, Stream | None]:
+        request, stream, error = ticket.request, None, None
+        if ticket.ending:
+            return Outcome(request.unread_reply("cancelled"), ticket.ended_by), None
+        if perf_counter() >= request.deadline:
+            return Outcome(request.unread_reply("deadline")), None
+        try:
+            with self._sessions.use(request.session) as session:
+                stream = ticket.stream
+                if session is not None:  # only now is it known what the prompt follows
+                    stream = session.stream(
+                        request.prompt, request.params, cancel=ticket.flag, arrived=request.arrived
+                    )
+                assert stream is not None
+                for piece in stream:
+                    if ticket.on_piece is not None and not call_safely(ticket.on_piece, piece):
+                        ticket.on_piece = None
+        except EdgeGPTError as e:
+            error = e
+        except Exception as e:
+            _LOG.exception("a request failed in a way that nobody expected")
+            error = EngineError(f"the request failed: {short_cause(e)}")
+        reply = None if stream is None else stream.reply
+        if reply is None:
+            reply = request.unread_reply("error")
+        if reply.finish_reason == "cancelled":
+            error = ticket.ended_by
+        # A traceback would hold this frame, and with it what the request held.
+        return Outcome(reply, None if error is None else error.with_traceback(None)), stream
+
+    def _tell_ended(self) -> None:
+        """Tell those that ended while they waited; costs next to nothing when there is none."""
+        if not self._ended and perf_counter() < self._queue.next_deadline:
+            return
+        with self._changed:
+            expired = self._queue.remove_expired(perf_counter())
+            ended, self._ended = [*self._ended, *((ticket, "deadline") for ticket in expired)], []
+        for ticket, reason in ended:
+            reply = ticket.request.unread_reply(reason)
+            self._tell(ticket, Outcome(reply, ticket.ended_by), None)
+
+    def _tell(self, ticket: Ticket, outcome: Outcome, stream: Stream | None) -> None:
+        with self._changed:
+            self._tally.ended(ticket.request, outcome, () if stream is None else stream.token_seconds)
+        ticket.finish(outcome)
+
+
+def _took_the_place(new: Request, old: Request) -> str:
+    kind = "more urgent" if new.priority > old.priority else "newer"
+    return f"a {kind} request of priority {new.priority} took the place of this one"

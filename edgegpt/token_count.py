@@ -1,0 +1,43 @@
+"""What a prompt would take, without answering it."""
+
+from dataclasses import dataclass
+
+from edgegpt.generator import TextGenerator
+
+
+@dataclass(frozen=True)
+class TokenCount:
+    """Tokens of a prompt and, on an idle engine, the milliseconds its answer would take.
+
+    Attributes:
+        tokens: of the prompt alone.
+        remaining: of the context for the answer, after the session's turns and the prompt. Below 1 the
+            prompt would be refused: it is `1 - remaining` tokens too long.
+        predicted_ttft_ms: to read the prompt and choose the first token.
+        predicted_token_ms: for each token after the first.
+    """
+
+    tokens: int
+    remaining: int
+    predicted_ttft_ms: float
+    predicted_token_ms: float
+
+
+def count_tokens(generator: TextGenerator, prompt: str, *, taken: int = 0) -> TokenCount:
+    """Count a prompt that follows `taken` tokens of a session; it may be longer than the context.
+
+    The milliseconds are those by which deadlines are judged, a little above the mean; 0 while the
+    model has not run.
+
+    Raises:
+        TokenizerError: the prompt holds half of a character (a lone surrogate).
+    """
+    tokens = len(generator.tokenizer.encode_prompt(prompt))
+    remaining = generator.engine.capacity - taken - tokens
+    new = tokens + (taken > 0)  # a session's last token is not in its cache yet
+    return TokenCount(tokens, remaining, predicted_ms(generator, new), generator.pace.decode.seconds * 1000)
+
+
+def predicted_ms(generator: TextGenerator, tokens: int) -> float:
+    """Milliseconds to read so many tokens, by what the steps so far took."""
+    return generator.pace.prefill(tokens) * 1000

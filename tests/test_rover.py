@@ -1,0 +1,51 @@
+"""The shipped checkpoint: what it is, and that it does what the README says it does."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import ROVER
+from safetensors import safe_open
+
+import edgegpt
+from edgegpt.evaluation import evaluate
+from edgegpt.pairs import read_jsonl
+from edgegpt.training.robot_commands import generate
+from edgegpt.training.run_config import RunConfig
+
+RUN = RunConfig.from_yaml(Path(__file__).parents[1] / "configs" / "training" / "rover.yaml")
+
+
+def test_the_repository_carries_at_most_six_megabytes_of_it() -> None:
+    assert sum(path.stat().st_size for path in ROVER.rglob("*") if path.is_file()) <= 6_000_000
+
+
+def test_its_weights_are_stored_as_fp16() -> None:
+    with safe_open(ROVER / "model.safetensors", "np") as weights:
+        assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F16"}  # noqa: SIM118
+
+
+@pytest.mark.parametrize("name", RUN.validation)
+def test_its_validation_sets_are_those_of_the_generator(name: str) -> None:
+    source = RUN.validation[name]
+    expected = list(generate(source.split, source.examples, source.seed))
+    assert read_jsonl(ROVER / "validation" / f"{name}.jsonl") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "at_least"), [("unseen_phrasings", 0.9), ("unseen_objects", 0.9)])
+def test_it_answers_as_well_as_the_readme_says(rover_file: Path, name: str, at_least: float) -> None:
+    model = edgegpt.load(rover_file)
+    result = evaluate(model, read_jsonl(ROVER / "validation" / f"{name}.jsonl")[:200])
+    assert result.exact_match >= at_least
+
+
+def test_it_drives_turns_finds_and_declines(rover_file: Path) -> None:
+    model = edgegpt.load(rover_file)
+    forward = [{"action": "move", "direction": "forward", "distance_m": 2}]
+    assert json.loads(model.generate("drive forward two metres").text) == {"commands": forward}
+    left = [{"action": "turn", "direction": "left", "angle_deg": 90}]
+    assert json.loads(model.generate("turn left 90 degrees").text) == {"commands": left}
+    find = [{"action": "find", "object": "red mug"}]
+    assert json.loads(model.generate("please find the red mug").text) == {"commands": find}
+    assert json.loads(model.generate("what is the weather like?").text) == {"commands": []}
