@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import edgegpt
 from edgegpt.cli.main import main as edgegpt_command
@@ -43,21 +44,20 @@ def step(*arguments: str) -> None:
 def answers() -> Table:
     """Answer every instruction and time it."""
     model = edgegpt.load(FILE)
-    table = Table(title="Instructions and commands, one thread", title_justify="left")
-    table.add_column("instruction", ratio=3)
-    table.add_column("command", ratio=5, overflow="fold")
-    for name in ("tokens", "first ms", "per token ms", "total ms"):
-        table.add_column(name, justify="right")
+    table = Table(title="Instructions and commands, one thread, milliseconds", title_justify="left")
+    table.add_column("instruction and command", overflow="fold")
+    for name in ("tokens", "first", "a token", "total"):
+        table.add_column(name, justify="right", no_wrap=True)
     for instruction in INSTRUCTIONS:
         reply = model.generate(instruction)
         timing, usage = reply.timing, reply.usage
         table.add_row(
-            instruction,
-            reply.text,
-            f"{usage.prompt_tokens} + {usage.completion_tokens}",
+            Text.assemble(instruction, "\n", (reply.text, "green")),
+            f"{usage.prompt_tokens}+{usage.completion_tokens}",
             f"{timing.ttft_ms:.1f}",
             f"{timing.token_p50_ms:.2f}",
             f"{timing.total_ms:.1f}",
+            end_section=True,
         )
     return table
 

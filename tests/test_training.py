@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> RunConfig:
         out="checkpoint",
         model=ModelConfig(**MODEL),
         tokenizer_split="words",
-        train=Source(path="pairs.jsonl"),
+        train=[Source(path="pairs.jsonl")],
         validation={"same": Source(path="pairs.jsonl")},
         steps=6,
         batch_tokens=128,
@@ -82,7 +82,7 @@ def test_training_lowers_the_loss_and_reports_each_validation(run: RunConfig, tm
 def test_a_text_trains_too(run: RunConfig, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the robot drives to the kitchen and back. " * 40)
     text = Source(path="text.txt")
-    out = train(run.model_copy(update={"train": text, "validation": {"text": text}}), tmp_path)
+    out = train(run.model_copy(update={"train": [text], "validation": {"text": text}}), tmp_path)
     assert load_checkpoint(out).tokenizer.prompt_suffix == ()
 
 
@@ -202,7 +202,7 @@ def test_a_source_is_a_file_or_a_generator() -> None:
 
 def test_the_shipped_run_file_loads_and_its_mistakes_are_named(tmp_path: Path) -> None:
     rover = Path(__file__).parents[1] / "configs" / "training" / "rover.yaml"
-    assert RunConfig.from_yaml(rover).train.generator == "robot_commands"
+    assert RunConfig.from_yaml(rover).train[0].generator == "robot_commands"
     broken = tmp_path / "run.yaml"
     broken.write_text(rover.read_text().replace("n_layer: 4", "n_layers: 4"))
     with pytest.raises(ConfigError, match=r"unknown key 'model.n_layers', did you mean 'n_layer'\?"):

@@ -30,13 +30,22 @@ def evidence_tables(evidence: "Evidence") -> Iterator[Table]:
         + [["limit", f"{limits.max_abs:.2e}", f"{limits.kl:.2e}", f"{limits.top1:.2%}", ""]],
         total=True,
     )
-    yield table(
-        "Checks",
-        ["check", "measured", "limit", "", "what it is"],
-        [
-            [check.name, f"{check.value:.3g}", f"{check.limit:.3g}", _ok(not check.failures()), check.detail]
-            for check in evidence.checks
-        ],
+    checks = table("Checks", ["check", "measured", "limit", ""], [])
+    checks.add_column("what is measured", overflow="fold")
+    for check in evidence.checks:
+        passed = _ok(not check.failures())
+        checks.add_row(check.name, f"{check.value:.3g}", f"{check.limit:.3g}", passed, check.detail)
+    yield checks
+
+
+def evidence_sentence(evidence: "Evidence") -> str:
+    """The numbers of a verification that found nothing wrong, in one sentence."""
+    rows = evidence.rows
+    lengths = ", ".join(str(row.length) for row in rows)
+    checks = ", ".join(f"{check.name} {check.value:.2g}" for check in evidence.checks)
+    return (
+        f"max abs difference from PyTorch {max(row.max_abs for row in rows):.1e}, "
+        f"top-1 agreement {min(row.top1 for row in rows):.0%} at lengths {lengths}; {checks}"
     )
 
 

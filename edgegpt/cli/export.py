@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgegpt.cli.evidence import evidence_tables
+from edgegpt.cli.evidence import evidence_sentence
 from edgegpt.cli.extras import needs
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stderr, stdout
 
@@ -43,7 +43,6 @@ def export(
             }
         )
         return
-    for part in evidence_tables(report.evidence):
-        stdout.print(part)
     times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in report.seconds.items())
-    stdout.print(f"{report.path}: {megabytes(report.bytes)}, verified ({times})")
+    stdout.print(f"{report.path}: {megabytes(report.bytes)}, {target}, {precision} ({times})")
+    stdout.print(f"Verified: {evidence_sentence(report.evidence)}")

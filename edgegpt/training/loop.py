@@ -81,7 +81,7 @@ def train(
     torch.manual_seed(run.seed)
 
     on_stage("reading examples")
-    train_pairs = read_pairs(run.train, folder)
+    train_pairs = [pair for source in run.train for pair in read_pairs(source, folder)]
     validation_pairs = {name: read_pairs(source, folder) for name, source in run.validation.items()}
     on_stage("preparing tokenizer and weights")
     gpt, tokenizer = _beginning(run, folder, train_pairs)

@@ -23,7 +23,7 @@ class Source(_Strict):
         None, description="A .jsonl of {prompt, completion}, or a .txt; relative to the run file."
     )
     generator: Literal["robot_commands"] | None = Field(None, description="Generate examples.")
-    split: Literal["train", "unseen_phrasings", "unseen_objects"] = Field(
+    split: Literal["train", "plain", "unseen_phrasings", "unseen_objects"] = Field(
         "train", description="Of the generator: which phrasings and objects."
     )
     examples: Count = Field(10_000, description="Of the generator: how many.")
@@ -53,7 +53,7 @@ class RunConfig(_Strict):
     tokenizer_split: Literal["gpt2", "words"] = Field(
         "gpt2", description="gpt2 joins a space to the next word; words keeps spaces, words and digits apart."
     )
-    train: Source = Field(description="Training examples.")
+    train: list[Source] = Field(min_length=1, description="Training examples, mixed.")
     validation: dict[str, Source] = Field(description="Named validation sets.")
     seed: int = Field(0, description="Of weights, batches and dropout.")
     steps: Count = Field(description="Optimiser steps.")

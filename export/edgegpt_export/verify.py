@@ -159,7 +159,7 @@ def _causality(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
     changed = ids.copy()
     changed[:, half:] = (changed[:, half:] + 1) % whole.shape[-1]
     moved = max_abs(file.prefill(changed)[:half], whole[:half])
-    return Check("causality", moved, limits.causality, "earlier logits moved when later tokens changed")
+    return Check("causality", moved, limits.causality, "how far earlier logits move when later tokens change")
 
 
 def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
@@ -168,7 +168,9 @@ def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
     cuts = sorted({0, 1, min(8, length), length // 2, length})
     cache = file.cache(1, length)
     worst = _worst(max_abs(cache.feed(ids[:, a:b])[0], whole[a:b]) for a, b in pairwise(cuts))
-    return Check("chunked = whole", worst, limits.consistency, "logits differ from those of the whole prompt")
+    return Check(
+        "chunked = whole", worst, limits.consistency, "difference from the logits of the whole prompt"
+    )
 
 
 def _stepwise(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
@@ -182,7 +184,7 @@ def _stepwise(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
         end.feed(ids[:, :start])
         worst = _worst([worst, _steps(end, ids, whole, start, length)])
     return Check(
-        "stepwise = whole", worst, limits.consistency, "logits differ from those of the whole prompt"
+        "stepwise = whole", worst, limits.consistency, "difference from the logits of the whole prompt"
     )
 
 
@@ -203,22 +205,20 @@ def _batch(file: _File, tokens: Ids, limits: Limits) -> Check:
         "batch = singles",
         _worst(differences),
         limits.consistency,
-        "logits differ from those of one row alone",
+        "difference from the logits of one row alone",
     )
 
 
 def _weight_bytes(contents: onnx.ModelProto, model: GPT) -> Check:
     found, expected = weight_bytes(contents), expected_weight_bytes(model.config)
-    return Check(
-        "weight bytes", abs(found - expected), 0, f"{found} in the file, {expected} by the config, apart by"
-    )
+    detail = f"difference of {found:,} bytes in the file and {expected:,} by the config"
+    return Check("weight bytes", abs(found - expected), 0, detail)
 
 
 def _operators(contents: onnx.ModelProto, target: str) -> Check:
     names = unwanted_operators(contents, target)
-    return Check(
-        "operators", len(names), 0, f"not of the {target} target: {', '.join(names) or 'none'}, number"
-    )
+    detail = f"number of operators that are not of the {target} target ({', '.join(names) or 'none'})"
+    return Check("operators", len(names), 0, detail)
 
 
 def _worst(differences: Iterable[float]) -> float:

@@ -5,9 +5,12 @@ A prompt is what a person says, the completion is one line of compact JSON, vali
     drive forward two metres  ->  {"commands":[{"action":"move","direction":"forward","distance_m":2}]}
 
 Everything is generated: `generate(split, count, seed)` yields the same examples on every machine, and the
-first n of a longer run are the run of n. There are three splits.
+first n of a longer run are the run of n. There are four splits.
 
 train             Training templates, training nouns, training invented words.
+
+plain             As train, but only the ten shortest templates of each kind, which are what people say most
+                  and what too few examples of train say.
 
 unseen_phrasings  At least one command of every example uses a template that training never sees: about 15 %
                   of each action's templates, chosen in CRC-32 order among those whose every word also occurs

@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 from pathlib import Path
+
+from edgegpt.atomic import atomic_write
 
 from . import SPLITS, generate
 
@@ -13,16 +13,9 @@ from . import SPLITS, generate
 def write(out: Path, split: str, count: int, seed: int) -> None:
     """JSON lines with prompt and completion; the file appears whole or not at all."""
     examples = generate(split, count, seed)
-    handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            for example in examples:
-                file.write(json.dumps(example._asdict(), ensure_ascii=False) + "\n")
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(out)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomic_write(out) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        for example in examples:
+            file.write(json.dumps(example._asdict(), ensure_ascii=False) + "\n")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -72,13 +72,19 @@ class Command(NamedTuple):
     thing: str = ""  # what "it" would mean afterwards
 
 
-def tables(which: int, alone: bool) -> dict[Any, Any]:
-    """action -> variants by weight, and (action, variant) -> phrases; which: 0 train, 1 held out."""
+PLAIN = 10  # templates of a variant that count as plain, the shortest ones
+
+
+def tables(phrasings: str, alone: bool) -> dict[Any, Any]:
+    """action -> variants by weight, and (action, variant) -> phrases; phrasings: train, plain, held out."""
     found: dict[Any, Any] = {}
     for action, variants in TEMPLATES.items():
         usable = {}
         for variant, halves in variants.items():
-            kept = [t for t in halves[which] if alone or not t.startswith("?")]
+            half = halves[phrasings == "held out"]
+            kept = [t for t in half if alone or not t.startswith("?")]
+            if phrasings == "plain":
+                kept = sorted(set(kept), key=lambda t: (len(t), t))[:PLAIN]
             found[action, variant] = tuple(Phrase(parse(t), t.startswith("?"), variant) for t in kept)
             if kept and variant in VARIANTS[action]:
                 usable[variant] = VARIANTS[action][variant]
@@ -86,7 +92,11 @@ def tables(which: int, alone: bool) -> dict[Any, Any]:
     return found
 
 
-PHRASES = {(held, alone): tables(int(held), alone) for held in (False, True) for alone in (False, True)}
+PHRASES = {
+    (phrasings, alone): tables(phrasings, alone)
+    for phrasings in ("train", "plain", "held out")
+    for alone in (False, True)
+}
 
 
 DOUBLE_ARTICLE = re.compile(r"\b(a|another|further|next) an? (?=[a-z])")
@@ -103,13 +113,13 @@ def place_name(rng: Random, place: str) -> str:
     return pick(rng, ALSO[place]) if place in ALSO else place
 
 
-def command(rng: Random, action: str, held: bool, unseen: bool, alone: bool, it: str = "") -> Command:
+def command(rng: Random, action: str, phrasings: str, unseen: bool, alone: bool, it: str = "") -> Command:
     """One command of an action.
 
-    held: with a held-out template; unseen: with held-out words; alone: whole sentences are allowed;
+    phrasings: train, plain or held out; unseen: with held-out words; alone: whole sentences are allowed;
     it: the thing already named.
     """
-    table = PHRASES[held, alone]
+    table = PHRASES[phrasings, alone]
     variant = "it" if it and table[action, "it"] else pick(rng, table[action])
     phrase = pick(rng, table[action, variant])
     slots: dict[str, str] = {}

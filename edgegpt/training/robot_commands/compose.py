@@ -9,7 +9,7 @@ from . import out_of_scope, plans, surface
 from .choose import pick
 from .commands import ACTIONS, OBJECT_ACTIONS, PLANNED, Command, command
 
-SPLITS = ("train", "unseen_phrasings", "unseen_objects")
+SPLITS = ("train", "plain", "unseen_phrasings", "unseen_objects")
 OUT_OF_SCOPE = 0.08
 LENGTHS = (1,) * 10 + (2,) * 5 + (3,) * 3 + (4,) * 2  # 50, 25, 15, 10 %
 LONGEST_PROMPT = 220
@@ -68,6 +68,7 @@ def draw(rng: Random, split: str, length: int) -> list[Any]:
     commands: list[Any] = []
     for i in range(length):
         held = split == "unseen_phrasings" and (i == forced or rng.random() < 0.4)
+        phrasings = "held out" if held else "plain" if split == "plain" else "train"
         unseen = split == "unseen_objects"
         before: Command | None = commands[-1] if commands else None
         it = ""
@@ -79,7 +80,7 @@ def draw(rng: Random, split: str, length: int) -> list[Any]:
         else:
             action = pick(rng, ACTIONS if length == 1 else PLANNED)
         while True:
-            now = command(rng, action, held, unseen, alone=length == 1, it=it)
+            now = command(rng, action, phrasings, unseen, alone=length == 1, it=it)
             if before is None or now.told != before.told:
                 break
             if action == "stop":

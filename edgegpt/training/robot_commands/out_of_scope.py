@@ -75,7 +75,7 @@ class Fillers:
 def impossible(rng: Random, held: bool) -> str:
     """A command the robot knows, with a quantity or a place it does not."""
     action = pick(rng, ("move", "move", "turn", "wait", "goto", "goto"))
-    table = PHRASES[held, False]
+    table = PHRASES["held out" if held else "train", False]
     variant = {"turn": "any", "wait": "time", "goto": "place"}.get(action) or pick(rng, table["move"])
     forward = variant == "forward" or (variant == "any" and rng.random() < 0.6)
     slots = {
