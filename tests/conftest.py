@@ -18,6 +18,9 @@ ROVER = Path(__file__).parents[1] / "checkpoints" / "rover"
 settings.register_profile("edgegpt", derandomize=True, deadline=None)
 settings.load_profile("edgegpt")
 
+# Tiny models gain nothing from threads, and on a busy machine they wait for one another.
+torch.set_num_threads(1)
+
 TINY = ModelConfig(vocab_size=272, block_size=48, n_layer=2, n_head=2, n_embd=32, dropout=0.1)
 
 CORPUS = [
