@@ -1,6 +1,6 @@
 """How well a file answers a set of examples: exact match and loss, measured on the file itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from edgegpt.errors import DataError, PromptError
@@ -34,18 +34,14 @@ class Evaluation:
     misses: tuple[Miss, ...]
 
 
-def evaluate(
-    generator: TextGenerator, pairs: Sequence[Pair], on_example: Callable[[], object] = lambda: None
-) -> Evaluation:
+def evaluate(generator: TextGenerator, pairs: Iterable[Pair]) -> Evaluation:
     """Answer every prompt greedily and score every completion.
 
     Raises:
         DataError: there are no examples, or one does not fit into the context.
     """
-    if not pairs:
-        raise DataError("there are no examples to evaluate")
     misses = []
-    loss, tokens = 0.0, 0
+    number, loss, tokens = 0, 0.0, 0
     for number, pair in enumerate(pairs, start=1):
         try:
             losses, answer = _completion_losses(generator, pair), _answer(generator, pair)
@@ -55,8 +51,9 @@ def evaluate(
         tokens += len(losses)
         if answer != pair.completion:
             misses.append(Miss(pair.prompt, pair.completion, answer))
-        on_example()
-    return Evaluation(len(pairs), 1 - len(misses) / len(pairs), loss / tokens, tuple(misses))
+    if not number:
+        raise DataError("there are no examples to evaluate")
+    return Evaluation(number, 1 - len(misses) / number, loss / tokens, tuple(misses))
 
 
 def _completion_losses(generator: TextGenerator, pair: Pair) -> list[float]:

@@ -9,7 +9,7 @@ from edgegpt.errors import DataError
 
 
 class Pair(NamedTuple):
-    """One example; a plain text is a completion without a prompt."""
+    """One example; neither is empty."""
 
     prompt: str
     completion: str
@@ -18,8 +18,8 @@ class Pair(NamedTuple):
 def read_text(path: Path) -> str:
     """Read a UTF-8 file; raises DataError naming it."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+        return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
+    except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a NUL in the name
         raise DataError(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
 
 
@@ -39,10 +39,16 @@ def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
         try:
             row = json.loads(line)
             pair = Pair(row["prompt"], row["completion"])
-        except (ValueError, TypeError, KeyError) as e:
+        except (ValueError, TypeError, KeyError, RecursionError) as e:
             raise _bad_line(source, number, line) from e
         if not (isinstance(pair.prompt, str) and isinstance(pair.completion, str)):
             raise _bad_line(source, number, line)
+        if any("\ud800" <= c <= "\udfff" for c in pair.prompt + pair.completion):
+            raise DataError(f"{source}, line {number}: a lone surrogate is no character, got {line[:80]!r}")
+        if not (pair.prompt.strip() and pair.completion):
+            raise DataError(
+                f"{source}, line {number}: prompt and completion must not be empty, got {line[:80]!r}"
+            )
         yield pair
 
 

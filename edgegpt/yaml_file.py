@@ -4,7 +4,7 @@ import difflib
 import re
 import reprlib
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import pydantic
 import yaml
@@ -108,10 +108,17 @@ def _nearest(location: tuple[str | int, ...], model: type[pydantic.BaseModel]) -
     return f"; the keys are {', '.join(keys)}" if keys else ""
 
 
-def _fields_at(location: tuple[str | int, ...], model: Any) -> list[str]:
+def _fields_at(location: tuple[str | int, ...], model: type[pydantic.BaseModel] | None) -> list[str]:
     for part in location:
-        field = model.model_fields.get(part)
-        model = field.annotation if field else None
-        if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):
-            return []
-    return list(model.model_fields)
+        if isinstance(part, int):  # an element of a list, whose model was found with the list
+            continue
+        field = model.model_fields.get(part) if model else None
+        model = _model_in(field.annotation) if field else None
+    return list(model.model_fields) if model else []
+
+
+def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
+    """The pydantic model in `Model`, `Model | None`, `list[Model]` or `dict[str, Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

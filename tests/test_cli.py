@@ -1,6 +1,7 @@
 """Every command as a user types it, with wrong arguments too."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -85,10 +86,31 @@ def test_generate_prints_only_the_text_to_a_pipe(tiny_file: str, capsys: Capture
 
 
 def test_generate_reads_a_prompt_from_standard_input(tiny_file: str) -> None:
-    command = [sys.executable, "-m", "edgegpt", "generate", tiny_file, "-", "--seed", "1"]
-    piped = subprocess.run(command, input="turn left", capture_output=True, text=True, check=True)
-    command[5] = "turn left"
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == piped.stdout
+    def answer(prompt: str, piped: bytes) -> bytes:
+        command = [sys.executable, "-m", "edgegpt", "generate", tiny_file, prompt, "--seed", "1"]
+        return subprocess.run(command, input=piped, capture_output=True, check=True).stdout
+
+    assert answer("-", b"turn left\n") == answer("-", b"turn left") == answer("turn left", b"")
+    assert answer("-", b"\xff\xfe turn left") == answer("\udcff\udcfe turn left", b"")
+
+
+def test_output_that_the_terminal_cannot_show_is_said(tiny_file: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "edgegpt",
+        "generate",
+        tiny_file,
+        "turn",
+        "--seed",
+        "3",
+        "--temperature",
+        "5",
+    ]
+    result = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert result.returncode == 2
+    assert b"set PYTHONUTF8=1" in result.stderr
+    assert result.stderr.count(b"\n") == 1
 
 
 def test_eval_counts_exact_matches_and_loss(tiny_file: str, tmp_path: Path, capsys: Capture) -> None:
@@ -102,11 +124,14 @@ def test_eval_counts_exact_matches_and_loss(tiny_file: str, tmp_path: Path, caps
     assert result["loss"] > 0
 
 
-def test_a_reader_that_leaves_early_is_no_error(tiny_file: str) -> None:
-    command = f"{sys.executable} -m edgegpt info {tiny_file} --json | head -n 1"
-    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert result.stdout == "{\n"
-    assert result.stderr == ""
+@pytest.mark.parametrize("arguments", ["info FILE --json", "info FILE", "generate FILE hello --stream"])
+def test_a_reader_that_leaves_early_is_no_error(arguments: str, tiny_file: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    words = arguments.replace("FILE", tiny_file).split()
+    result = subprocess.run([sys.executable, "-m", "edgegpt", *words], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_help_lists_every_command(capsys: Capture) -> None:
@@ -216,6 +241,7 @@ def test_params_and_train_name_what_is_wrong_in_a_config(tmp_path: Path, capsys:
     assert "unknown key 'n_layers', did you mean 'n_layer'?" in refused(capsys, "params", str(file))
     assert str(file) in refused(capsys, "train", str(file))
     assert "is a folder" in refused(capsys, "params", str(tmp_path))
+    assert "[/b].yaml does not exist" in refused(capsys, "params", str(tmp_path / "x[/b].yaml"))
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError, DataError, TrainingError
 from edgegpt.pairs import Pair, parse_jsonl
 from edgegpt.tokenizer import Tokenizer
-from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_pairs
+from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_examples
 from edgegpt.training.loop import STATE, Progress, learning_rate, train
 from edgegpt.training.run_config import RunConfig, Source
 
@@ -97,7 +98,8 @@ def test_weights_are_stored_as_asked(run: RunConfig, tmp_path: Path, dtype: str)
 
 def test_a_run_goes_on_from_a_checkpoint_with_its_tokenizer(run: RunConfig, tmp_path: Path) -> None:
     first = train(run, tmp_path)
-    more = run.model_copy(update={"model": None, "start_from": "checkpoint", "out": "more"})
+    changes = {"model": None, "tokenizer_split": None, "start_from": "checkpoint", "out": "more"}
+    more = run.model_copy(update=changes)
     seen: list[Progress] = []
     second = train(more, tmp_path, on_progress=seen.append)
     assert load_checkpoint(second).tokenizer.to_json() == load_checkpoint(first).tokenizer.to_json()
@@ -124,6 +126,44 @@ def test_a_damaged_state_is_said(run: RunConfig, tmp_path: Path) -> None:
         train(run, tmp_path, resume=True)
 
 
+def test_the_state_is_saved_without_validation_sets_too(run: RunConfig, tmp_path: Path) -> None:
+    def crash(progress: Progress) -> None:
+        if progress.step == 5:
+            raise RuntimeError("the power went")
+
+    with pytest.raises(RuntimeError, match="the power went"):
+        train(run.model_copy(update={"validation": {}}), tmp_path, on_progress=crash)
+    assert (tmp_path / "checkpoint" / STATE).is_file()
+
+
+def test_a_state_that_cannot_be_saved_names_its_file(
+    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lightning_fabric.Fabric.save", full)
+    with pytest.raises(TrainingError, match=f"{STATE} cannot be saved: No space left on device"):
+        train(run, tmp_path)
+    assert list((tmp_path / "checkpoint").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_work(run: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("in the way")
+    stages: list[str] = []
+    with pytest.raises(TrainingError, match="checkpoint cannot be written: File exists"):
+        train(run, tmp_path, on_stage=stages.append)
+    assert stages == []
+
+
+@pytest.mark.parametrize("state", [{"run": 5}, {"run": {}}, [], {"model": {}}])
+def test_a_state_of_something_else_is_said(run: RunConfig, tmp_path: Path, state: object) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    torch.save(state, tmp_path / "checkpoint" / STATE)
+    with pytest.raises(TrainingError, match="delete it to start again"):
+        train(run, tmp_path, resume=True)
+
+
 def test_a_diverging_run_stops_with_the_step(run: RunConfig, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="the loss is nan at step"):
         train(run.model_copy(update={"learning_rate": 1e30, "steps": 50}), tmp_path)
@@ -140,7 +180,7 @@ def test_only_the_completion_and_its_end_count(tiny_tokenizer: Tokenizer) -> Non
 
 def test_windows_of_a_text_predict_each_token_once(tiny_tokenizer: Tokenizer) -> None:
     text = "drive forward two metres and turn left. " * 9
-    dataset = encode([Pair("", text)], tiny_tokenizer, 48)
+    dataset = encode([text], tiny_tokenizer, 48)
     assert dataset.lengths.max() == 49
     targets = [collate(dataset, np.array([i]))[1][0] for i in range(len(dataset))]
     predicted = [t for row in targets for t in row.tolist() if t != IGNORE]
@@ -176,8 +216,20 @@ def test_the_learning_rate_warms_up_and_falls_to_nothing(run: RunConfig) -> None
     assert rates[-1] == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_lone_surrogate_is_refused_with_its_line() -> None:
+    with pytest.raises(DataError, match=r"data\.jsonl, line 1: a lone surrogate"):
+        list(parse_jsonl('{"prompt": "a", "completion": "\\ud800"}', "data.jsonl"))
+
+
+@pytest.mark.parametrize("line", ['{"prompt": "", "completion": "x"}', '{"prompt": "a", "completion": ""}'])
+def test_an_empty_prompt_or_completion_is_refused(line: str) -> None:
+    with pytest.raises(DataError, match=r"data\.jsonl, line 1: prompt and completion must not be empty"):
+        list(parse_jsonl(line, "data.jsonl"))
+
+
 @pytest.mark.parametrize(
-    "line", ["not json", "[1, 2]", '{"prompt": "x"}', '{"prompt": 1, "completion": "x"}', "3", "null"]
+    "line",
+    ["[" * 100_000, "not json", "[1, 2]", '{"prompt": "x"}', '{"prompt": 1, "completion": "x"}', "3", "null"],
 )
 def test_a_bad_jsonl_line_is_named(line: str) -> None:
     with pytest.raises(DataError, match=r"data\.jsonl, line 2: expected"):
@@ -186,10 +238,10 @@ def test_a_bad_jsonl_line_is_named(line: str) -> None:
 
 def test_missing_empty_and_overlong_examples_are_said(tmp_path: Path, tiny_tokenizer: Tokenizer) -> None:
     with pytest.raises(DataError, match=r"nowhere\.jsonl cannot be read"):
-        read_pairs(Source(path="nowhere.jsonl"), tmp_path)
+        read_examples(Source(path="nowhere.jsonl"), tmp_path)
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(DataError, match="holds no examples"):
-        read_pairs(Source(path="empty.jsonl"), tmp_path)
+        read_examples(Source(path="empty.jsonl"), tmp_path)
     with pytest.raises(TrainingError, match="tokens but block_size is 48"):
         encode([Pair("left " * 30, "ok")], tiny_tokenizer, 48)
 
@@ -206,4 +258,7 @@ def test_the_shipped_run_file_loads_and_its_mistakes_are_named(tmp_path: Path) -
     broken = tmp_path / "run.yaml"
     broken.write_text(rover.read_text().replace("n_layer: 4", "n_layers: 4"))
     with pytest.raises(ConfigError, match=r"unknown key 'model.n_layers', did you mean 'n_layer'\?"):
+        RunConfig.from_yaml(broken)
+    broken.write_text(rover.read_text().replace("examples: 400000", "exmples: 400000"))
+    with pytest.raises(ConfigError, match=r"unknown key 'train.0.exmples', did you mean 'examples'\?"):
         RunConfig.from_yaml(broken)

@@ -129,11 +129,18 @@ def test_a_second_copy_of_a_weight_is_noticed(measure, graph):
     assert "60, the limit is 0" in failure
 
 
+def test_a_weight_hidden_in_a_constant_or_of_another_type_is_noticed(measure, graph):
+    hidden = numpy_helper.from_array(np.zeros((6, 4), np.float16))
+    graph.graph.node.append(helper.make_node("Constant", [], ["hidden"], value=hidden))
+    (failure,) = measure(graph).failures
+    assert "48, the limit is 0" in failure
+
+
 def test_dropout_is_noticed(measure, graph):
     graph.graph.node[-1].output[0] = "/head"
     graph.graph.node.append(helper.make_node("Dropout", ["/head"], ["logits"]))
     assert measure(graph).failures == [
-        "operators: not of the engine target: Dropout, number: 1, the limit is 0"
+        "operators: number of operators that are not of the engine target (Dropout): 1, the limit is 0"
     ]
 
 

@@ -26,8 +26,7 @@ def eval_(
 
     pairs = read_jsonl(data)
     generator = load(file, threads=threads)
-    progress = iter(track(pairs, description="evaluating", console=stderr, disable=as_json))
-    result = evaluate(generator, pairs, on_example=lambda: next(progress, None))
+    result = evaluate(generator, track(pairs, description="evaluating", console=stderr, disable=as_json))
     if as_json:
         print_json(asdict(result))
         return

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from edgegpt.cli.evidence import evidence_sentence
 from edgegpt.cli.extras import needs
@@ -31,7 +32,11 @@ def export(
 
     with stderr.status("starting") as status:
         report = export_checkpoint(
-            checkpoint, out, precision=precision, target=target, on_step=lambda step: status.update(step)
+            checkpoint,
+            out,
+            precision=precision,
+            target=target,
+            on_step=lambda step: status.update(Text(step)),
         )
     if as_json:
         print_json(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr
+from edgegpt.errors import PromptError
 
 if TYPE_CHECKING:
     from edgegpt.turn import Stream
@@ -49,14 +50,14 @@ def generate(
         "stop": tuple(stop) if stop else None,
         "deadline_ms": deadline_ms,
     }
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = _standard_input() if prompt == "-" else prompt
     generator = load(file, threads=threads, capacity=capacity)
     params = replace(generator.sampling, **{key: value for key, value in given.items() if value is not None})
     answer = generator.stream(text, params)
     if as_json:
         print_json(asdict(answer.result()))
         return
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     _print(answer, as_it_comes=terminal if stream is None else stream)
     if terminal and answer.reply is not None:
         reply = answer.reply
@@ -66,6 +67,14 @@ def generate(
             f"cache {generator.engine.cache_bytes:,} bytes",
             style="dim",
         )
+
+
+def _standard_input() -> str:
+    """All of it without the line end that `echo` and editors put last; a stray byte is kept as one."""
+    if sys.stdin is None:
+        raise PromptError("standard input is closed; give the prompt as an argument")
+    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def _print(answer: "Stream", *, as_it_comes: bool) -> None:

@@ -35,15 +35,12 @@ def _main() -> None:
     pass
 
 
-def run() -> None:
-    """Entry point of the `edgegpt` command."""
-    sys.exit(main())
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; what is wrong is one sentence on stderr."""
     try:
         code = app(args=arguments, prog_name="edgegpt", standalone_mode=False)
+        if sys.stdout is not None:  # None when it was closed before the start
+            sys.stdout.flush()
     except typer.Exit as e:
         return e.exit_code
     except TyperException as e:  # wrong arguments; without any, the help has been printed already
@@ -56,9 +53,19 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("edgegpt: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+    except (BrokenPipeError, SystemExit):  # the reader of our output has gone; rich then exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except UnicodeEncodeError as e:
+        character, encoding = e.object[e.start], e.encoding
+        print(
+            f"edgegpt: the output's encoding {encoding} has no {character!a}; set PYTHONUTF8=1",
+            file=sys.stderr,
+        )
+        return 2
+    except MemoryError:
+        print("edgegpt: not enough memory for a model of this size", file=sys.stderr)
+        return 2
     except OSError as e:
         print(f"edgegpt: {e.filename or 'input or output'}: {e.strerror or e}", file=sys.stderr)
         return 2

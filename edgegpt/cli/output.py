@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-stdout = Console(highlight=False)
-stderr = Console(stderr=True, highlight=False)
+# Without markup: a path may hold square brackets.
+stdout = Console(highlight=False, markup=False)
+stderr = Console(stderr=True, highlight=False, markup=False)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 ThreadsOption = Annotated[int, typer.Option(help="CPU threads of onnxruntime.")]

@@ -14,11 +14,18 @@ from edgegpt.config import ModelConfig
 
 def params(
     model_file: Annotated[Path, typer.Argument(metavar="MODEL.yaml", help="The model's config.")],
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Prefill FLOPs are the mean over so many.")] = 32,
+    cached_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Decode FLOPs are after so many; a full context if not given.")
+    ] = None,
+    capacity: Annotated[
+        int | None, typer.Option(min=1, help="Of the KV cache, in tokens; block_size if not given.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print exact parameters, bytes per precision, cache bytes and FLOPs of a config."""
     config = ModelConfig.from_yaml(model_file)
-    result = account(config)
+    result = account(config, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, kv_capacity=capacity)
     if as_json:
         print_json({"config": config.model_dump(), **asdict(result)})
         return

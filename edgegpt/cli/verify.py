@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from edgegpt.cli.evidence import evidence_tables
 from edgegpt.cli.extras import needs
@@ -22,7 +23,7 @@ def verify(
         from edgegpt_export import verify_file
 
     with stderr.status("loading") as status:
-        evidence = verify_file(file, checkpoint, on_step=lambda step: status.update(step))
+        evidence = verify_file(file, checkpoint, on_step=lambda step: status.update(Text(step)))
     if as_json:
         print_json(json.loads(evidence.to_json()))
     else:

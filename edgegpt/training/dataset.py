@@ -43,7 +43,10 @@ class Dataset:
         return lengths
 
 
-def read_pairs(source: Source, folder: Path) -> list[Pair]:
+Example = Pair | str  # a str is plain text
+
+
+def read_examples(source: Source, folder: Path) -> Sequence[Example]:
     """Read or generate the examples of one source; paths are relative to `folder`.
 
     Raises:
@@ -60,10 +63,10 @@ def read_pairs(source: Source, folder: Path) -> list[Pair]:
         return read_jsonl(path)
     if not (text := read_text(path)):
         raise DataError(f"{path} is empty")
-    return [Pair("", text)]
+    return [text]
 
 
-def encode(pairs: Sequence[Pair], tokenizer: Tokenizer, block_size: int) -> Dataset:
+def encode(examples: Sequence[Example], tokenizer: Tokenizer, block_size: int) -> Dataset:
     """Encode pairs as prompt, completion, end of text; text is cut into windows of block_size.
 
     Raises:
@@ -71,18 +74,17 @@ def encode(pairs: Sequence[Pair], tokenizer: Tokenizer, block_size: int) -> Data
     """
     rows: list[list[int]] = []
     prompts: list[int] = []
-    for pair in pairs:
-        prompt = tokenizer.encode_prompt(pair.prompt) if pair.prompt else []
-        ids = [*prompt, *tokenizer.encode(pair.completion), tokenizer.eos_id]
-        if not prompt:
-            # A window's last id is only ever a target, so the next window starts with it.
-            windows = [ids[i : i + block_size + 1] for i in range(0, len(ids) - 1, block_size)]
+    for example in examples:
+        if isinstance(example, str):
+            windows = list(_windows([*tokenizer.encode(example), tokenizer.eos_id], block_size))
             rows.extend(windows)
             prompts.extend(1 for _ in windows)
             continue
+        prompt = tokenizer.encode_prompt(example.prompt)
+        ids = [*prompt, *tokenizer.encode(example.completion), tokenizer.eos_id]
         if len(ids) > block_size:
             raise TrainingError(
-                f"an example has {len(ids)} tokens but block_size is {block_size}: {pair.prompt[:60]!r}"
+                f"an example has {len(ids)} tokens but block_size is {block_size}: {example.prompt[:60]!r}"
             )
         rows.append(ids)
         prompts.append(len(prompt))
@@ -90,6 +92,12 @@ def encode(pairs: Sequence[Pair], tokenizer: Tokenizer, block_size: int) -> Data
     flat = np.concatenate([np.asarray(row, dtype=np.int32) for row in rows])
     dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32
     return Dataset(flat.astype(dtype), offsets, np.asarray(prompts, dtype=np.int64))
+
+
+def _windows(ids: list[int], block_size: int) -> Iterator[list[int]]:
+    """Pieces of block_size inputs; a piece's last id is only ever a target, so the next starts with it."""
+    for start in range(0, len(ids) - 1, block_size):
+        yield ids[start : start + block_size + 1]
 
 
 def batches(lengths: Ints, batch_tokens: int, seed: int) -> Iterator[Ints]:

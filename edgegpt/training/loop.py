@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from edgegpt.errors import TrainingError
 from edgegpt.model import GPT
 from edgegpt.pairs import Pair
 from edgegpt.tokenizer import Tokenizer
-from edgegpt.training.dataset import IGNORE, Dataset, Ints, batches, collate, encode, read_pairs
+from edgegpt.training.dataset import IGNORE, Dataset, Example, Ints, batches, collate, encode, read_examples
 from edgegpt.training.interrupt import deferred_interrupt
 from edgegpt.training.run_config import RunConfig
 
@@ -67,9 +68,12 @@ def train(
     loses nothing.
 
     Raises:
-        TrainingError: data cannot be read, or an unfinished run is there and resume is False, or
-            resume is True and none is there or it is of another run.
-        CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint.
+        DataError: examples cannot be read.
+        TrainingError: an unfinished run is there and resume is False, or resume is True and none is
+            there or it is of another run; an example is too long; the loss is no number; the state
+            cannot be saved.
+        CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, or the new
+            one cannot be written.
     """
     out = folder / run.out
     state_path = out / STATE
@@ -80,15 +84,16 @@ def train(
     fabric = Fabric(accelerator="auto", devices=1, precision=precision)
     torch.manual_seed(run.seed)
 
+    _check_writable(out)
     on_stage("reading examples")
-    train_pairs = [pair for source in run.train for pair in read_pairs(source, folder)]
-    validation_pairs = {name: read_pairs(source, folder) for name, source in run.validation.items()}
+    train_examples = [example for source in run.train for example in read_examples(source, folder)]
+    validation_examples = {name: read_examples(source, folder) for name, source in run.validation.items()}
     on_stage("preparing tokenizer and weights")
-    gpt, tokenizer = _beginning(run, folder, train_pairs)
+    gpt, tokenizer = _beginning(run, folder, train_examples)
     on_stage("encoding examples")
     block_size = gpt.config.block_size
-    dataset = encode(train_pairs, tokenizer, block_size)
-    validations = {name: encode(pairs, tokenizer, block_size) for name, pairs in validation_pairs.items()}
+    dataset = encode(train_examples, tokenizer, block_size)
+    validations = {name: encode(pairs, tokenizer, block_size) for name, pairs in validation_examples.items()}
 
     model, optimizer = fabric.setup(gpt, _optimizer(gpt, run))
     state: dict[str, Any] = {
@@ -99,12 +104,12 @@ def train(
     }
     if resume:
         _resume(fabric, state_path, state)
-    out.mkdir(parents=True, exist_ok=True)
     on_stage("training")
     with deferred_interrupt() as interrupted:
         for progress in _steps(run, fabric, state, dataset, validations):
             on_progress(progress)
-            if progress.step < run.steps and (progress.validations or interrupted.is_set()):
+            due = progress.step % run.validate_every == 0
+            if progress.step < run.steps and (due or interrupted.is_set()):
                 _save_state(fabric, state_path, state)
             if interrupted.is_set():
                 raise KeyboardInterrupt
@@ -113,7 +118,7 @@ def train(
     return out
 
 
-def _beginning(run: RunConfig, folder: Path, pairs: Sequence[Pair]) -> tuple[GPT, Tokenizer]:
+def _beginning(run: RunConfig, folder: Path, examples: Sequence[Example]) -> tuple[GPT, Tokenizer]:
     """The model and the tokenizer that a run begins with."""
     if run.start_from is not None:
         checkpoint = load_checkpoint(folder / run.start_from)
@@ -121,12 +126,20 @@ def _beginning(run: RunConfig, folder: Path, pairs: Sequence[Pair]) -> tuple[GPT
         return checkpoint.model, checkpoint.tokenizer
     assert run.model is not None  # RunConfig holds one of the two
     tokenizer = Tokenizer.train(
-        (text for pair in pairs for text in pair),
+        _texts(examples),
         run.model.vocab_size,
-        split=run.tokenizer_split,
-        mark_prompt_end=any(pair.prompt for pair in pairs),
+        split=run.tokenizer_split or "gpt2",
+        mark_prompt_end=any(isinstance(example, Pair) for example in examples),
     )
     return GPT(run.model, gradient_checkpointing=run.gradient_checkpointing), tokenizer
+
+
+def _texts(examples: Sequence[Example]) -> Iterator[str]:
+    for example in examples:
+        if isinstance(example, str):
+            yield example
+        else:
+            yield from example
 
 
 def learning_rate(run: RunConfig, step: int) -> float:
@@ -185,10 +198,6 @@ def _steps(
         )
 
 
-def _validate_all(fabric: Fabric, model: Any, sets: dict[str, Dataset]) -> dict[str, Validation]:
-    return {name: validate(fabric, model, dataset) for name, dataset in sets.items()}
-
-
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORE)
 
@@ -219,6 +228,16 @@ def _in_order(dataset: Dataset) -> Iterator[Ints]:
     return (by_length[start : start + size] for start in range(0, len(by_length), size))
 
 
+def _check_writable(out: Path) -> None:
+    """Better said now than after hours of training."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise TrainingError(f"{out} cannot be written: {getattr(e, 'strerror', None) or e}") from e
+
+
 def _check_state(path: Path, resume: bool) -> None:
     if resume and not path.is_file():
         raise TrainingError(f"there is no unfinished run to resume: {path} does not exist")
@@ -229,15 +248,21 @@ def _check_state(path: Path, resume: bool) -> None:
 def _resume(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
     try:
         saved = fabric.load(path)["run"]
+        different = [key for key, value in state["run"].items() if saved.get(key) != value]
+        if not different:
+            fabric.load(path, state)
     except Exception as e:  # a damaged file raises whatever torch's reader trips over
-        raise TrainingError(f"{path} cannot be resumed, delete it to start again: {e}") from e
-    if different := [key for key, value in state["run"].items() if saved.get(key) != value]:
+        cause = f"{type(e).__name__}: {e}".splitlines()[0]
+        raise TrainingError(f"{path} cannot be resumed, delete it to start again ({cause})") from e
+    if different:
         raise TrainingError(
             f"{path} is of a run with other values of {', '.join(different)}; delete it to start again"
         )
-    fabric.load(path, state)
 
 
 def _save_state(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
-    with atomic_write(path) as temporary:
-        fabric.save(os.fspath(temporary), state)
+    try:
+        with atomic_write(path) as temporary:
+            fabric.save(os.fspath(temporary), state)
+    except (OSError, RuntimeError) as e:  # torch's writer raises RuntimeError when the disk is full
+        raise TrainingError(f"{path} cannot be saved: {getattr(e, 'strerror', None) or e}") from e

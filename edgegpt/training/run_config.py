@@ -9,6 +9,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.yaml_file import load_yaml
 
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[float, Field(gt=0.0)]
 
 
@@ -27,7 +28,7 @@ class Source(_Strict):
         "train", description="Of the generator: which phrasings and objects."
     )
     examples: Count = Field(10_000, description="Of the generator: how many.")
-    seed: int = Field(0, description="Of the generator.")
+    seed: Seed = Field(0, description="Of the generator.")
 
     @model_validator(mode="after")
     def _one_source(self) -> "Source":
@@ -50,12 +51,13 @@ class RunConfig(_Strict):
     start_from: str | None = Field(
         None, description="Checkpoint folder to go on from, with its tokenizer; relative to the run file."
     )
-    tokenizer_split: Literal["gpt2", "words"] = Field(
-        "gpt2", description="gpt2 joins a space to the next word; words keeps spaces, words and digits apart."
+    tokenizer_split: Literal["gpt2", "words"] | None = Field(
+        None,
+        description="Of a new tokenizer: gpt2 (default) joins a space to the next word; words does not.",
     )
     train: list[Source] = Field(min_length=1, description="Training examples, mixed.")
     validation: dict[str, Source] = Field(description="Named validation sets.")
-    seed: int = Field(0, description="Of weights, batches and dropout.")
+    seed: Seed = Field(0, description="Of weights, batches and dropout.")
     steps: Count = Field(description="Optimiser steps.")
     batch_tokens: Count = Field(description="Tokens in a batch, padding included.")
     learning_rate: Positive = Field(description="Peak learning rate of AdamW.")
@@ -67,12 +69,14 @@ class RunConfig(_Strict):
     precision: Literal["fp32", "bf16"] = Field("fp32", description="Arithmetic of matrix products.")
     stored_weights: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="Of model.safetensors.")
     validate_every: Count = Field(500, description="Steps between validations; each saves the state.")
-    threads: int = Field(0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+    threads: int = Field(0, ge=0, le=256, description="CPU threads; 0 leaves the choice to torch.")
 
     @model_validator(mode="after")
     def _one_beginning(self) -> "RunConfig":
         if (self.model is None) == (self.start_from is None):
             raise ValueError("give either model, to begin anew, or start_from, to go on from a checkpoint")
+        if self.start_from is not None and self.tokenizer_split is not None:
+            raise ValueError(f"start_from brings its tokenizer, got tokenizer_split {self.tokenizer_split!r}")
         return self
 
     @model_validator(mode="after")

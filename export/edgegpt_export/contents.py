@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
 from edgegpt.contract import PORTABLE
 
 _MICROSOFT: Final = "com.microsoft"
+_SHAPE_BYTES: Final = 256
 _STANDARD: Final = ("", "ai.onnx")
 # Operators of training, and those that draw random numbers.
 _UNWANTED: Final = {"Dropout", "Bernoulli", "Multinomial"} | {
@@ -19,9 +20,20 @@ _UNWANTED: Final = {"Dropout", "Bernoulli", "Multinomial"} | {
 
 
 def weight_bytes(model: ModelProto) -> int:
-    """Bytes of the weights in the file: all float32 tensors but scalars, which are constants."""
-    tensors = model.graph.initializer
-    return sum(4 * prod(t.dims) for t in tensors if t.dims and t.data_type == TensorProto.FLOAT)
+    """Bytes of the weights in the file, as initialisers or constants of any type.
+
+    Scalars and small tensors of whole numbers, which are shapes and axes, do not count.
+    """
+    constants = [a.t for node in _nodes(model.graph) if node.op_type == "Constant" for a in node.attribute]
+    return sum(_bytes(t) for t in (*model.graph.initializer, *constants) if t.dims and not _is_shape(t))
+
+
+def _bytes(tensor: TensorProto) -> int:
+    return int(prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+
+
+def _is_shape(tensor: TensorProto) -> bool:
+    return tensor.data_type in (TensorProto.INT64, TensorProto.INT32) and _bytes(tensor) < _SHAPE_BYTES
 
 
 def expected_weight_bytes(config: ModelConfig) -> int:

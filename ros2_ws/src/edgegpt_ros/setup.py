@@ -26,7 +26,12 @@ setup(
         (f"share/{NAME}/launch", files("launch", "*.launch.*")),
         (f"share/{NAME}/config", files("config", "*.*")),
     ],
-    entry_points={"console_scripts": []},
+    entry_points={
+        "console_scripts": [
+            "generator = edgegpt_ros.main:main",
+            "chat = edgegpt_ros.chat:main",
+        ]
+    },
     # edgegpt is not named: colcon does not install what pip must, and importing it says what is missing.
     install_requires=["setuptools"],
     zip_safe=False,

@@ -1,0 +1,45 @@
+"""Answers that come later, without a thread that waits for them.
+
+rclpy offers a coroutine for that, but its executor asks an unfinished one again and again and so keeps a
+core busy; and a callback that waits holds up all the others. Here the request is taken by one callback,
+and whoever has the answer sends it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.action import ActionServer
+from rclpy.action.server import ServerGoalHandle
+from rclpy.node import Node
+
+
+class DeferredActionServer(ActionServer):
+    """An action server that begins a goal with `begin(goal)` and ends it when `finish` is called."""
+
+    def __init__(
+        self, node: Node, action_type: Any, name: str, begin: Callable[[ServerGoalHandle], None], **options: Any
+    ) -> None:
+        self._begin = begin
+        super().__init__(node, action_type, name, lambda goal: action_type.Result(), **options)
+
+    def notify_execute(self, goal: ServerGoalHandle, execute_callback: object) -> None:
+        """Called by an accepted goal that is executing from now on."""
+        self._begin(goal)
+
+    def finish(self, goal: ServerGoalHandle, conclude: Callable[[ServerGoalHandle], Any]) -> None:
+        """Have the executor call conclude(goal), which ends the goal and returns its result; from any thread."""
+        super().notify_execute(goal, conclude)
+
+
+def create_deferred_service(
+    node: Node, service_type: Any, name: str, begin: Callable[[Any, Callable[[Any], None]], None]
+) -> Any:
+    """A service whose requests are begun with `begin(request, respond)`; respond(response) may come at any time."""
+    service = node.create_service(service_type, name, lambda request, _: request)
+    send_now = service.send_response
+
+    def send_response(request: Any, header: Any) -> None:
+        begin(request, lambda response: send_now(response, header))
+
+    service.send_response = send_response
+    return service

@@ -1,0 +1,65 @@
+"""What the node says of itself on /diagnostics."""
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.node import Node
+
+from edgegpt.server_statistics import ServerStatistics
+from edgegpt_ros.requests import Requests
+from edgegpt_ros.resident import rss_bytes
+
+PERIOD_S = 1.0
+
+
+class Diagnostics:
+    """Sends one status each second.
+
+    Attributes:
+        problem: why the node could not be configured; empty when it could.
+        hardware_id: name of the model.
+    """
+
+    def __init__(self, node: Node, requests: Requests) -> None:
+        self._node = node
+        self._requests = requests
+        self._misses = 0  # deadline misses until the last status
+        self.problem = ""
+        self.hardware_id = ""
+        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        node.create_timer(PERIOD_S, self._publish)
+
+    def _publish(self) -> None:
+        server = self._requests.server
+        statistics = None if server is None else server.statistics()
+        status = DiagnosticStatus(
+            name=f"{self._node.get_fully_qualified_name().lstrip('/')}: generation",
+            hardware_id=self.hardware_id,
+            values=[KeyValue(key=key, value=value) for key, value in self._values(statistics).items()],
+        )
+        misses = 0 if statistics is None else statistics.deadline_misses
+        if self.problem:
+            status.level, status.message = DiagnosticStatus.ERROR, self.problem
+        elif statistics is None or statistics.state != "active":
+            status.level, status.message = DiagnosticStatus.WARN, f"the node is {self._requests.state}"
+        elif misses > self._misses:
+            status.level, status.message = DiagnosticStatus.WARN, f"{misses - self._misses} deadlines missed lately"
+        else:
+            status.level, status.message = DiagnosticStatus.OK, "busy" if statistics.busy else "idle"
+        self._misses = misses
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self._node.get_clock().now().to_msg()
+        self._publisher.publish(array)
+
+    def _values(self, statistics: ServerStatistics | None) -> dict[str, str]:
+        values = {"state": self._requests.state, "rss_mb": f"{rss_bytes() / 1e6:.1f}"}
+        if statistics is not None:
+            values |= {
+                "work": "busy" if statistics.busy else "idle",
+                "queue": str(statistics.waiting),
+                "sessions": str(statistics.sessions),
+                "session_bytes": str(statistics.session_bytes),
+                **{f"requests.{name}": str(count) for name, count in statistics.outcomes.items()},
+                "deadline_misses": str(statistics.deadline_misses),
+            }
+            for name in ("ttft_p50_ms", "ttft_p99_ms", "token_p50_ms", "token_p99_ms"):
+                values[name] = f"{getattr(statistics, name):.3f}"
+        return values

@@ -1,0 +1,244 @@
+"""The node's parameters: what there is, what values they take, and which go together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, Literal, get_args
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from edgegpt.errors import EdgeGPTError
+from edgegpt.request_queue import Overload
+from edgegpt.sampling import SamplingParams
+from edgegpt_ros.convert import params_of
+
+# When a parameter may be changed: never, while no model is loaded, or at any time, for the next request.
+Change = Literal["read-only", "unconfigured", "always"]
+
+_INT32: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One parameter. The range includes its ends; whole numbers stand for doubles too."""
+
+    name: str
+    default: bool | int | float | str | list[str]
+    change: Change
+    description: str
+    range: tuple[float, float] | None = None
+
+
+PARAMETERS: Final = (
+    Entry("autostart", True, "read-only", "Configure and activate at the start."),
+    Entry("tokens_depth", 4096, "read-only", "Chunks that the topic `tokens` keeps for a slow reader.", (1, 100_000)),
+    Entry("model", "", "unconfigured", "Path of the .onnx file made by `edgegpt export`."),
+    Entry("budget", "", "unconfigured", "Path of a budget file that the model must stay within; empty: none."),
+    Entry("threads", 1, "unconfigured", "CPU threads for one call of the model.", (1, 64)),
+    Entry(
+        "capacity",
+        0,
+        "unconfigured",
+        "Tokens of context, prompt and answer together; 0: the model's block_size.",
+        (0, _INT32),
+    ),
+    Entry(
+        "overload",
+        "queue",
+        "unconfigured",
+        "What a request meets while another is at work: reject, queue, preempt or latest.",
+    ),
+    Entry("queue_depth", 8, "unconfigured", "Requests that may wait.", (0, 10_000)),
+    Entry(
+        "session_bytes",
+        256 * 2**20,
+        "unconfigured",
+        "Bytes that the caches of all sessions may take together; 0: no sessions.",
+        (0, 2**62),
+    ),
+    Entry("session_ttl_s", 600.0, "unconfigured", "Seconds after which an unused session ends.", (0.001, 1e9)),
+    Entry("stream", True, "always", "Whether an answer is sent while it grows."),
+    Entry("chunk_ms", 20.0, "always", "Milliseconds between two chunks of an answer; 0: each token.", (0.0, 60_000.0)),
+    Entry("max_new_tokens", -1, "always", "Tokens generated at most; -1: the model's own.", (-1, _INT32)),
+    Entry("temperature", -1.0, "always", "Divides the logits; 0: greedy; -1: the model's own.", (-1.0, 1000.0)),
+    Entry("top_k", -1, "always", "Only so many likeliest tokens; 0: off; -1: the model's own.", (-1, _INT32)),
+    Entry(
+        "top_p", -1.0, "always", "Only the likeliest tokens that hold it; 1: off; -1: the model's own.", (-1.0, 1.0)
+    ),
+    Entry(
+        "min_p",
+        -1.0,
+        "always",
+        "Only tokens so likely relative to the likeliest; 0: off; -1: the model's own.",
+        (-1.0, 1.0),
+    ),
+    Entry(
+        "repetition_penalty",
+        -1.0,
+        "always",
+        "Above 1 makes tokens that were there less likely; 1: off; -1: the model's own.",
+        (-1.0, 100.0),
+    ),
+    Entry("seed", -1, "always", "Of every request; -2: a fresh one each; -1: the model's own.", (-2, 2**63 - 1)),
+    Entry("stop", [], "always", "Strings that end an answer; ['']: none; []: the model's own."),
+    Entry("deadline_ms", -1.0, "always", "Milliseconds for a request; 0: no limit; -1: the model's own.", (-1.0, 1e9)),
+)
+
+
+_ENTRIES: Final = {entry.name: entry for entry in PARAMETERS}
+
+
+class Parameters:
+    """The parameters of one node. A change that is refused changes nothing."""
+
+    def __init__(self, node: Node, on_change: Callable[[], None]) -> None:
+        """Declare all; a wrong value given at the start is put aside and does not end the node.
+
+        `on_change` is called after parameters were set.
+        """
+        self._node = node
+        self._on_change = on_change
+        self._configured = False
+        self._sampling = SamplingParams()
+        self._problems: dict[str, str] = {}
+        given = node._parameter_overrides  # rclpy has no other way to them
+        for entry in PARAMETERS:
+            self._declare(entry, given.get(entry.name))
+        self._note_pairs()
+        for name in sorted(given):
+            if not node.has_parameter(name) and not name.startswith("qos_overrides"):
+                node.get_logger().warning(f"there is no parameter {name!r}; what was given for it is ignored")
+        node.add_pre_set_parameters_callback(self._as_declared)
+        node.add_on_set_parameters_callback(self._check)
+        node.add_post_set_parameters_callback(self._changed)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Values by name."""
+        return {name: self._node.get_parameter(name).value for name in _ENTRIES}
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with what was given at the start; empty for nothing, and once it was set right."""
+        return " ".join(self._problems.values())
+
+    def configured(self, sampling: SamplingParams) -> None:
+        """A model with these defaults is loaded; what only an unconfigured node may change is fixed now."""
+        self._configured, self._sampling = True, sampling
+
+    def unconfigured(self) -> None:
+        """No model is loaded."""
+        self._configured, self._sampling = False, SamplingParams()
+
+    def own(self, sampling: SamplingParams) -> SamplingParams:
+        """What a request gets that does not say otherwise, where the model's defaults are `sampling`.
+
+        Raises:
+            SamplingError: a parameter is outside its range.
+        """
+        return params_of(SimpleNamespace(**self.values), sampling)
+
+    def _declare(self, entry: Entry, given: Parameter | None) -> None:
+        value: Any = entry.default
+        if given is not None:
+            given = _converted(given)
+            if reason := _misfit(entry, given):
+                self._problems[entry.name] = reason
+            else:
+                value = given.value
+        if isinstance(entry.default, list):  # by type: rclpy takes an empty list for one of bytes
+            kind = Parameter.Type.STRING_ARRAY
+            self._node.declare_parameter(entry.name, kind, _descriptor(entry), ignore_override=True)
+            self._node.set_parameters([Parameter(entry.name, kind, value)])
+        else:
+            self._node.declare_parameter(entry.name, value, _descriptor(entry), ignore_override=True)
+
+    def _as_declared(self, parameters: list[Parameter]) -> list[Parameter]:
+        return [_converted(parameter) for parameter in parameters]
+
+    def _check(self, parameters: list[Parameter]) -> SetParametersResult:
+        try:
+            new = {parameter.name: parameter.value for parameter in parameters if parameter.name in _ENTRIES}
+            reason = self._fixed(new) or self._refusal({**self.values, **new})
+        except Exception as error:  # raised here it would end the executor's spin
+            reason = f"the parameters cannot be checked: {error!r}"
+        return SetParametersResult(successful=not reason, reason=reason)
+
+    def _changed(self, parameters: list[Parameter]) -> None:
+        for parameter in parameters:
+            self._problems.pop(parameter.name, None)
+        self._note_pairs()
+        if any(parameter.name in _ENTRIES for parameter in parameters):
+            self._on_change()
+
+    def _note_pairs(self) -> None:
+        self._problems.pop("", None)
+        if reason := self._refusal(self.values):
+            self._problems[""] = reason
+
+    def _fixed(self, new: Mapping[str, Any]) -> str:
+        if self._configured:
+            for name, value in new.items():
+                if _ENTRIES[name].change == "unconfigured" and value != self._node.get_parameter(name).value:
+                    return f"{name} can be changed only while the node is unconfigured, got {value!r}; clean up first"
+        return ""
+
+    def _refusal(self, values: Mapping[str, Any]) -> str:
+        """Why these values do not go together, or one is none; empty when all is well."""
+        if values["overload"] not in get_args(Overload):
+            return f"overload must be one of {', '.join(get_args(Overload))}, got {values['overload']!r}"
+        capacity, depth, most = values["capacity"], values["tokens_depth"], values["max_new_tokens"]
+        if capacity > depth:
+            return f"capacity must not be above tokens_depth, or chunks could be lost, got {capacity} and {depth}"
+        if 0 < capacity <= most:
+            return f"max_new_tokens must be below capacity, got {most} and {capacity}"
+        try:
+            params_of(SimpleNamespace(**values), self._sampling)
+        except EdgeGPTError as error:
+            return str(error)
+        return ""
+
+
+def _converted(parameter: Parameter) -> Parameter:
+    """A whole number given for a double, and an empty list given for strings, as declared."""
+    entry = _ENTRIES.get(parameter.name)
+    if entry is None:
+        return parameter
+    if isinstance(entry.default, float) and parameter.type_ == Parameter.Type.INTEGER:
+        return Parameter(parameter.name, Parameter.Type.DOUBLE, float(parameter.value))
+    if isinstance(entry.default, list) and not parameter.value and parameter.value is not None:
+        return Parameter(parameter.name, Parameter.Type.STRING_ARRAY, [])
+    return parameter
+
+
+def _misfit(entry: Entry, given: Parameter) -> str:
+    """Why a value given at the start cannot be declared; empty when it can."""
+    if given.type_ != _type_of(entry):
+        wanted = _type_of(entry).name.lower().replace("_", " ")
+        return f"{entry.name} must be of type {wanted}, got {given.value!r}."
+    if entry.range is not None and not entry.range[0] <= given.value <= entry.range[1]:
+        return f"{entry.name} must be from {entry.range[0]} to {entry.range[1]}, got {given.value!r}."
+    return ""
+
+
+def _type_of(entry: Entry) -> Parameter.Type:
+    if isinstance(entry.default, list):
+        return Parameter.Type.STRING_ARRAY
+    return Parameter.Type.from_parameter_value(entry.default)
+
+
+def _descriptor(entry: Entry) -> ParameterDescriptor:
+    descriptor = ParameterDescriptor(
+        description=entry.description,
+        additional_constraints="only while unconfigured" if entry.change == "unconfigured" else "",
+        read_only=entry.change == "read-only",
+    )
+    if entry.range is not None:
+        low, high = entry.range
+        if isinstance(entry.default, float):
+            descriptor.floating_point_range = [FloatingPointRange(from_value=float(low), to_value=float(high))]
+        else:
+            descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high), step=1)]
+    return descriptor

@@ -1,0 +1,109 @@
+"""From a door to the server and back: one way for all doors."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from edgegpt_msgs.msg import TokenChunk
+from rclpy.impl.rcutils_logger import RcutilsLogger
+
+from edgegpt.engine import EngineError
+from edgegpt.errors import EdgeGPTError, SamplingError
+from edgegpt.sampling import SamplingParams
+from edgegpt.server import GenerationServer
+from edgegpt.short_cause import short_cause
+from edgegpt.ticket import NotActiveError, Ticket
+from edgegpt_ros.chunks import ChunkStream
+from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
+
+
+class Requests:
+    """Takes requests from the doors and calls back with their answers.
+
+    Attributes:
+        server: that answers; None while no model is loaded.
+        state: of the node's life cycle, as people call it.
+        own: what a request gets that does not say otherwise.
+        stream: whether to stream the answer to such a request.
+        chunk_ms: at most one chunk in so many milliseconds.
+    """
+
+    def __init__(self, publish: Callable[[TokenChunk], None], logger: RcutilsLogger) -> None:
+        """`publish` sends a chunk to the topic `tokens`."""
+        self.server: GenerationServer | None = None
+        self.state = "unconfigured"
+        self.own = SamplingParams()
+        self.stream = True
+        self.chunk_ms = 0.0
+        self._publish = publish
+        self._logger = logger
+
+    def active_server(self) -> GenerationServer:
+        """The server.
+
+        Raises:
+            NotActiveError: the node is in another state than active.
+        """
+        server = self.server
+        if server is None or self.state != "active":
+            raise NotActiveError(f"the node is {self.state} and takes no requests; activate it")
+        return server
+
+    def begin(
+        self,
+        request_id: str,
+        request: Any,
+        on_end: Callable[[Answer], None],
+        on_chunk: Callable[[TokenChunk], None] | None = None,
+    ) -> Ticket | None:
+        """Begin a request; its ticket, or None when it was refused.
+
+        Args:
+            request_id: of the chunks.
+            request: a goal of Generate or a request of Complete.
+            on_end: called once with the answer, on the engine thread, or at once when it was refused.
+            on_chunk: called with every chunk too, unless the request wants no stream.
+        """
+        arrived = perf_counter()
+        chunks: ChunkStream | None = None
+
+        def send(chunk: TokenChunk) -> None:
+            self._publish(chunk)
+            if on_chunk is not None:
+                on_chunk(chunk)
+
+        def end(answer: Answer) -> None:
+            try:
+                if chunks is not None:
+                    chunks.end()
+            except Exception as error:
+                self._logger.warning(f"the last chunk of {request_id} was not sent: {error!r}")
+            on_end(answer)
+
+        try:
+            server = self.active_server()
+            wanted = request.options.stream
+            if wanted not in (-1, 0, 1):
+                raise SamplingError(f"stream must be 1, 0, or -1 for the node's own, got {wanted}")
+            if self.stream if wanted == -1 else wanted:
+                chunks = ChunkStream(request_id, send, self.chunk_ms)
+            refuse_nul("prompt", request.prompt)
+            refuse_nul("session", request.session)
+            refuse_constraints(request.options)
+            ticket = server.submit(
+                request.prompt,
+                params_of(request.options, self.own),
+                session=request.session,
+                priority=request.options.priority,
+                on_piece=None if chunks is None else chunks.add,
+                arrived=arrived,
+            )
+        except EdgeGPTError as error:
+            end(refusal(error))
+            return None
+        except Exception as error:
+            self._logger.error(f"request {request_id} failed in a way that nobody expected: {error!r}")
+            end(refusal(EngineError(f"the request failed: {short_cause(error)}")))
+            return None
+        ticket.add_done_callback(lambda ticket: end(answer_of(ticket.outcome())))
+        return ticket
