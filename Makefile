@@ -11,21 +11,33 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean
+.PHONY: help setup ros demo test test-ros lint clean
+
+# $(call if-ros,WHAT,COMMAND): COMMAND, or a line that says that WHAT is left out where ROS 2 cannot be built.
+if-ros = $(PYTHON) ros2_ws/make_ros.py; code=$$?; \
+	if [ $$code = 3 ]; then echo "Left out: $(1), see above."; exit 0; fi; [ $$code = 0 ] && $(2)
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
 	@echo
 	@echo "Variables: PYTHON=python3.12 (interpreter for .venv), TORCH_INDEX=URL (index with CPU builds"
 	@echo "of torch, where pip's own has only CUDA ones), ARGS=\"...\" (more arguments for pytest)."
 
 setup: $(STAMP)  ## prepare .venv; done once, then a second
 
-demo: setup  ## the main job on the checkpoint in this repository: export, verify, answer
-	.venv/bin/python examples/demo.py
+ros:  ## ROS 2 Jazzy from pip into .venv-ros, and the packages of ros2_ws; done once
+	@$(PYTHON) ros2_ws/make_ros.py
 
-test: setup  ## all tests, the slow ones too
+demo: setup  ## the main job on the checkpoint in this repository: export, verify, answer, serve over ROS 2
+	.venv/bin/python examples/demo.py
+	@$(call if-ros,examples/ros_demo.py,ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx)
+
+test: setup  ## all tests, the slow ones too, and those of ROS 2
 	.venv/bin/pytest $(ARGS)
+	@$(if $(ARGS),echo "Left out for ARGS: make test-ros",$(MAKE) --no-print-directory test-ros)
+
+test-ros: setup  ## the tests of ROS 2 alone
+	@$(call if-ros,tests/ros,ros2_ws/run -- pytest tests/ros)
 
 lint: setup  ## ruff, its formatter, and mypy
 	.venv/bin/ruff check .
@@ -33,7 +45,7 @@ lint: setup  ## ruff, its formatter, and mypy
 	.venv/bin/mypy
 
 clean:  ## remove caches and builds; .venv stays
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf ros2_ws/build ros2_ws/install ros2_ws/log build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find edgegpt export tests benchmarks examples -name __pycache__ -prune -exec rm -r {} +
 
 $(STAMP): pyproject.toml constraints.txt

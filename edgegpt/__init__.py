@@ -4,7 +4,12 @@ The public names are loaded when they are first used, so that `import edgegpt` c
 and a program that only reads a config loads no onnxruntime.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# onnxruntime reads this when it is imported, from 1.32 on: its telemetry would write below the home
+# folder, and warn on stderr where it cannot.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from edgegpt.config import ModelConfig

@@ -1,22 +1,25 @@
 """Open an exported .onnx file: its metadata, its tokenizer, and one onnxruntime session."""
 
-import hashlib
 import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnxruntime as ort
-
-from edgegpt import contract
+from edgegpt import contract, ort_session  # before any other module that imports onnxruntime
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
-from edgegpt.onnx_metadata import read_metadata
-from edgegpt.ort_session import open_session
+from edgegpt.onnx_metadata import file_sha256, metadata_entry, read_metadata
 from edgegpt.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
 
 
 @dataclass(frozen=True)
@@ -49,23 +52,26 @@ class Artifact:
     sampling: SamplingParams
     tool: str
     bytes: int
-    session: ort.InferenceSession
+    session: "ort.InferenceSession"
 
 
 def open_artifact(path: str | Path, *, threads: int = 1) -> Artifact:
     """Open a file made by `edgegpt export`, on the CPU with `threads` threads that do not spin.
 
     Raises:
-        ArtifactError: threads is below 1, or the file is missing, damaged, foreign, of another
-            format version, or its parts disagree.
+        ArtifactError: threads is out of its range, or the file is missing, damaged, foreign, of
+            another format version, or its parts disagree.
     """
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ArtifactError(f"threads must be a whole number of at least 1, got {threads!r}")
+    _check_threads(threads)
+    if not str(path):
+        raise ArtifactError(
+            "the path of the model file is empty; expected an .onnx file made by `edgegpt export`"
+        )
     path = Path(path)
     metadata = _metadata(path)
     config, tokenizer, sampling = _parts(path, metadata)
-    data_bytes = _check_data(path, metadata)
-    session = _session(path, threads)
+    file, data_bytes = _check_data(path, metadata)
+    session = _session(path, file, threads)
     check_graph(path, session, config)
     return Artifact(
         path=path,
@@ -83,17 +89,37 @@ def open_artifact(path: str | Path, *, threads: int = 1) -> Artifact:
     )
 
 
-def _metadata(path: Path) -> dict[str, str]:
-    if not path.exists():
-        raise ArtifactError(f"{path} does not exist; expected an .onnx file made by `edgegpt export`")
-    if path.is_dir():
-        raise ArtifactError(f"{path} is a folder; expected an .onnx file made by `edgegpt export`")
+def _check_threads(threads: int) -> None:
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ArtifactError(f"threads must be a whole number of at least 1, got {threads!r}")
+    most = max(256, 4 * (os.cpu_count() or 1))
+    if threads > most:
+        raise ArtifactError(f"threads must be at most {most}, got {threads}")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        if not path.stat().st_size:
-            raise ValueError("it is empty")
-        metadata = read_metadata(path)
-    except (OSError, ValueError) as e:
-        raise ArtifactError(f"{path} is not a whole ONNX file: {e}") from e
+        yield
+    except (FileNotFoundError, NotADirectoryError) as e:
+        raise ArtifactError(f"{path} does not exist; expected an .onnx file made by `edgegpt export`") from e
+    except OSError as e:
+        raise ArtifactError(f"{path} cannot be read: {e.strerror or e}") from e
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    ort_session.check_file_name(path)
+    with _reading(path):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if path.is_dir() else "not a file"
+            raise ArtifactError(f"{path} is {kind}; expected an .onnx file made by `edgegpt export`")
+        try:
+            if not status.st_size:
+                raise ValueError("it is empty")
+            metadata = read_metadata(path)
+        except ValueError as e:
+            raise ArtifactError(f"{path} is not a whole ONNX file: {e}") from e
     version = metadata.get(contract.META_FORMAT_VERSION)
     if version is None:
         raise ArtifactError(
@@ -104,6 +130,7 @@ def _metadata(path: Path) -> dict[str, str]:
             f"{path} has format version {version}, this edgegpt reads {contract.FORMAT_VERSION}; "
             "export it again with this edgegpt, or install the one that made it"
         )
+    _check_seal(path, metadata)
     keys = (contract.META_TARGET, contract.META_CONFIG, contract.META_TOKENIZER, contract.META_PRECISION)
     if missing := [key for key in keys if key not in metadata]:
         raise ArtifactError(f"{path} lacks the metadata {', '.join(missing)}; export it again")
@@ -111,6 +138,21 @@ def _metadata(path: Path) -> dict[str, str]:
     if target not in (contract.ENGINE, contract.PORTABLE):
         raise ArtifactError(f"{path} has the target {target!r}, expected engine or portable")
     return metadata
+
+
+def _check_seal(path: Path, metadata: dict[str, str]) -> None:
+    """Compare the file with the sha256 that the exporter wrote behind everything else."""
+    expected = metadata.get(contract.META_FILE_SHA256)
+    if expected is None:  # made by the builder alone, without the export's verification
+        return
+    with _reading(path):
+        size = path.stat().st_size - len(metadata_entry(contract.META_FILE_SHA256, expected))
+        found = file_sha256(path, size)
+    if found != expected:
+        raise ArtifactError(
+            f"{path} is damaged or was changed after its export: its sha256 begins {found[:12]}, "
+            f"expected {expected[:12]}; copy it again or export it again"
+        )
 
 
 def _parts(path: Path, metadata: dict[str, str]) -> tuple[ModelConfig, Tokenizer, SamplingParams]:
@@ -136,35 +178,47 @@ def _mapping(path: Path, metadata: dict[str, str], key: str) -> dict[str, Any]:
     text = metadata.get(key, "{}")
     try:
         value = json.loads(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ArtifactError(f"the metadata {key} in {path} is not JSON: {e}") from e
     if not isinstance(value, dict):
         raise ArtifactError(f"the metadata {key} in {path} must be a JSON object, got {text[:40]!r}")
     return value
 
 
-def _check_data(path: Path, metadata: dict[str, str]) -> int:
-    """Check the weights beside the file, where there are any; their bytes."""
+def _check_data(path: Path, metadata: dict[str, str]) -> tuple[Path, int]:
+    """Check the weights beside the file, where there are any.
+
+    Returns:
+        the file that finds them, which is another than `path` where that is a link; their bytes.
+    """
     expected = metadata.get(contract.META_DATA_SHA256)
     if expected is None:
-        return 0
-    data = path.with_name(path.name + ".data")
+        return path, 0
+    name = metadata.get(contract.META_DATA_FILE, "")
+    if not name or Path(name).name != name:
+        raise ArtifactError(
+            f"the metadata {contract.META_DATA_FILE} in {path} must name the file of its weights, "
+            f"got {name[:40]!r}; export it again"
+        )
+    file = path if path.with_name(name).is_file() else path.resolve()
+    data = file.with_name(name)
     if not data.is_file():
+        if name != f"{file.name}.data":
+            raise ArtifactError(f"{path} was renamed; its weights must be named {name} and lie beside it")
         raise ArtifactError(f"{data} is missing; it holds the weights of {path.name} and belongs beside it")
-    digest = hashlib.sha256()
-    with data.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != expected:
+    with _reading(data):
+        found = file_sha256(data)
+        size = data.stat().st_size
+    if found != expected:
         raise ArtifactError(
             f"{data} does not belong to {path.name} or is damaged: its sha256 begins "
-            f"{digest.hexdigest()[:12]}, expected {expected[:12]}"
+            f"{found[:12]}, expected {expected[:12]}"
         )
-    return data.stat().st_size
+    return file, size
 
 
-def _session(path: Path, threads: int) -> ort.InferenceSession:
+def _session(path: Path, file: Path, threads: int) -> "ort.InferenceSession":
     try:
-        return open_session(path, threads)
+        return ort_session.open_session(file, threads)
     except Exception as e:  # onnxruntime raises several kinds, some of them private
         raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {short_cause(e)}") from e

@@ -6,6 +6,7 @@ Nothing here is pickled, so a checkpoint from elsewhere runs no code when it is 
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import torch
 from safetensors import SafetensorError
@@ -18,7 +19,8 @@ from edgegpt.errors import CheckpointError
 from edgegpt.model import GPT
 from edgegpt.tokenizer import Tokenizer
 
-CONFIG, WEIGHTS, TOKENIZER, SAMPLING = "config.yaml", "model.safetensors", "tokenizer.json", "sampling.yaml"
+CONFIG, WEIGHTS, TOKENIZER = "config.yaml", "model.safetensors", "tokenizer.json"
+_MOST_DIFFERENCES: Final = 10  # that an error lists
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,10 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens but the model only "
             f"vocab_size {config.vocab_size}; train the tokenizer smaller or the model wider"
         )
-    state = _read_weights(folder / WEIGHTS)
-    _check_tensors(folder / WEIGHTS, state, config)
+    state = _checked(folder / WEIGHTS, _read_weights(folder / WEIGHTS), config)
     model = GPT(config)
     # A tied head has no tensor in the file; the module shares wte's, which strict=False accepts.
-    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
+    model.load_state_dict(state, strict=False)
     digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
     return Checkpoint(model.eval(), tokenizer, digest)
 
@@ -105,14 +106,18 @@ def _check_files(folder: Path) -> None:
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
-    except (SafetensorError, OSError) as e:
+    except OSError as e:
+        raise CheckpointError(f"{path} cannot be read: {e.strerror or e}") from e
+    except SafetensorError as e:
         raise CheckpointError(f"{path} cannot be read as safetensors, it may be truncated: {e}") from e
 
 
-def _check_tensors(path: Path, state: dict[str, torch.Tensor], config: ModelConfig) -> None:
+def _checked(path: Path, state: dict[str, torch.Tensor], config: ModelConfig) -> dict[str, torch.Tensor]:
+    """The tensors as float32; raises CheckpointError unless they are those of the config and finite."""
     expected = parameter_shapes(config)
     differences = [f"{name} is missing" for name in expected if name not in state]
     differences += [f"{name} is not part of the model" for name in state if name not in expected]
+    tensors = {}
     for name, shape in expected.items():
         if name not in state:
             continue
@@ -121,7 +126,16 @@ def _check_tensors(path: Path, state: dict[str, torch.Tensor], config: ModelConf
             differences.append(f"{name} is {list(tensor.shape)}, expected {list(shape)}")
         elif not tensor.is_floating_point():
             differences.append(f"{name} is {tensor.dtype}, expected a floating-point type")
-        elif not torch.isfinite(tensor).all():
-            differences.append(f"{name} holds NaN or infinity")
+        else:
+            try:
+                tensors[name] = tensor.float()
+            except NotImplementedError:
+                differences.append(f"{name} is {tensor.dtype}, which torch cannot convert to float32")
+            else:
+                if not torch.isfinite(tensors[name]).all():
+                    differences.append(f"{name} holds NaN or infinity as float32")
     if differences:
-        raise CheckpointError(f"{path} disagrees with its config: " + "; ".join(differences))
+        more = len(differences) - _MOST_DIFFERENCES
+        listed = differences[:_MOST_DIFFERENCES] + ([f"and {more} more"] if more > 0 else [])
+        raise CheckpointError(f"{path} disagrees with its config: " + "; ".join(listed))
+    return tensors

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgegpt.yaml_file import load_yaml, parse_yaml, validate
 
-Count = Annotated[int, Field(ge=1)]
+# Beyond what any machine holds, so that a slip of the finger is refused before memory is asked for.
+Count = Annotated[int, Field(ge=1, le=2**24)]
+Layers = Annotated[int, Field(ge=1, le=1024)]
 
 
 class ModelConfig(BaseModel):
@@ -24,7 +26,7 @@ class ModelConfig(BaseModel):
     )
     vocab_size: Count = Field(description="Rows of the token embedding; at least the tokenizer's size.")
     block_size: Count = Field(description="Context length in tokens: prompt and answer together.")
-    n_layer: Count = Field(description="Number of transformer blocks.")
+    n_layer: Layers = Field(description="Number of transformer blocks.")
     n_head: Count = Field(description="Number of attention heads; must divide n_embd.")
     n_embd: Count = Field(description="Width of the residual stream.")
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Dropout probability while training.")

@@ -1,5 +1,6 @@
 """When a request must stop, judged before each call of the model, and how long its parts took."""
 
+import math
 import threading
 from time import perf_counter
 from typing import Final, Literal
@@ -8,50 +9,92 @@ from edgegpt.reply import Timing, percentile
 
 _MS: Final = 1000.0
 
+# A piece of a prompt this long says what a token costs; a shorter one says what a call costs.
+_TELLING_TOKENS: Final = 16
+
 
 class Pace:
     """What a step is expected to take, from what the steps before it took.
 
     The smoothed mean plus four times the smoothed deviation, with the gains of TCP's retransmission
     timer (RFC 6298): a single slow step raises the estimate at once and fades within a dozen.
+
+    Attributes:
+        mean: smoothed; 0 while nothing is known.
+        fastest: of all steps; infinity while nothing is known.
     """
 
     def __init__(self) -> None:
-        self._mean = 0.0
+        self.mean = 0.0
+        self.fastest = math.inf
         self._deviation = 0.0
-        self._known = False
 
     def note(self, seconds: float) -> None:
         """Learn from one step."""
-        if not self._known:
-            self._known, self._mean, self._deviation = True, seconds, seconds / 8
-            return
-        self._deviation += (abs(seconds - self._mean) - self._deviation) / 4
-        self._mean += (seconds - self._mean) / 8
+        if self.fastest == math.inf:
+            self.mean, self._deviation = seconds, seconds / 8
+        else:
+            self._deviation += (abs(seconds - self.mean) - self._deviation) / 4
+            self.mean += (seconds - self.mean) / 8
+        self.fastest = min(self.fastest, seconds)
+
+    def doubt(self) -> None:
+        """Come half-way to the fastest step: one was refused, so that none can say what it takes now."""
+        if self.fastest != math.inf:
+            self._deviation /= 2
+            self.mean += (self.fastest - self.mean) / 2
 
     @property
     def seconds(self) -> float:
         """The estimate; 0 while nothing is known."""
-        return self._mean + 4 * self._deviation
+        return self.mean + 4 * self._deviation
 
 
 class EnginePace:
-    """The running step times of one engine, shared by its requests."""
+    """The running step times of one engine, shared by its requests.
+
+    Attributes:
+        decode: of calls that read one token, or little more.
+        prefill_token: what each token more than one adds to a call.
+    """
 
     def __init__(self) -> None:
         self.decode = Pace()
         self.prefill_token = Pace()
 
     def prefill(self, n_tokens: int) -> float:
-        """Expected seconds to read n tokens; never less than one step."""
-        return max(n_tokens * self.prefill_token.seconds, self.decode.seconds)
+        """Expected seconds to read n tokens of a prompt, by the means alone."""
+        return self.decode.mean + (n_tokens - 1) * self.prefill_token.mean
+
+    def note_prefill(self, n_tokens: int, seconds: float) -> None:
+        """Learn from a call that read n tokens of a prompt."""
+        if n_tokens >= _TELLING_TOKENS:
+            self.prefill_token.note(max(0.0, seconds - self.decode.mean) / (n_tokens - 1))
+        else:
+            self.decode.note(max(0.0, seconds - (n_tokens - 1) * self.prefill_token.mean))
+
+    def allows(self, seconds: float, n_tokens: int, *, decoding: bool) -> bool:
+        """Whether a call is expected to take no longer than so many seconds.
+
+        Reading a prompt is judged without a margin, since to refuse it is to give no answer at all. A
+        call that is refused teaches nothing, and after a slow step each one might be. So each refusal
+        takes from the estimate, unless even the fastest step would have been too slow.
+        """
+        expected = self.decode.seconds if decoding else self.prefill(n_tokens)
+        if expected <= seconds:
+            return True
+        if self.decode.fastest <= seconds:
+            self.decode.doubt()
+            if not decoding:
+                self.prefill_token.doubt()
+        return False
 
 
 class Watch:
-    """The clock of one request, read with time.perf_counter.
+    """The clock of one request, read with time.perf_counter, and the engine's `Halt`.
 
     Attributes:
-        stopped: why `before_call` ended the work; None while it did not.
+        stopped: why it ended the work; None while it did not.
         token_seconds: of each token but the first.
     """
 
@@ -63,10 +106,12 @@ class Watch:
         deadline_ms: float | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
+        """`cancel` is the caller's, and only asked."""
         self._pace = pace
         self._arrived = perf_counter() if arrived is None else arrived
         self._deadline = None if deadline_ms is None else self._arrived + deadline_ms / _MS
-        self._cancel = threading.Event() if cancel is None else cancel
+        self._callers_flag = cancel
+        self._own_flag = False
         self._tokenised = 0.0  # seconds
         self._work_began: float | None = None
         self._first_token: float | None = None
@@ -77,28 +122,31 @@ class Watch:
 
     def cancel(self) -> None:
         """Stop before the next call of the model; from any thread."""
-        self._cancel.set()
+        self._own_flag = True
 
     def tokenised(self, seconds: float) -> None:
         """Note how long the prompt took to become ids."""
         self._tokenised = seconds
 
+    def cancelled(self) -> bool:
+        """Whether somebody asked for the end."""
+        if self._first_token is None and self._work_began is not None:  # between two parts of the prompt
+            self._pace.note_prefill(self._call_tokens, perf_counter() - self._call_began)
+        if self._own_flag or (self._callers_flag is not None and self._callers_flag.is_set()):
+            self.stopped = "cancelled"
+        return self.stopped is not None
+
     def before_call(self, n_tokens: int) -> bool:
-        """Whether to stop instead of letting the model read n tokens, as `Engine.generate` asks."""
+        """Whether to stop instead of letting the model read n tokens."""
         now = perf_counter()
         if self._work_began is None:
             self._work_began = now
-        elif self._first_token is None:  # the call before this one was a part of the prompt
-            self._pace.prefill_token.note((now - self._call_began) / self._call_tokens)
-        cancelled = self._cancel.is_set()
-        now = perf_counter()  # again: a server's flag takes its time, which is no step's
         self._call_began, self._call_tokens = now, n_tokens
-        if cancelled:
+        if self._own_flag:  # set while the engine was waited for
             self.stopped = "cancelled"
         elif self._deadline is not None:
             decoding = self._first_token is not None
-            expected = self._pace.decode.seconds if decoding else self._pace.prefill(n_tokens)
-            if now + expected > self._deadline:
+            if not self._pace.allows(self._deadline - now, n_tokens, decoding=decoding):
                 self.stopped = "deadline"
         return self.stopped is not None
 
@@ -108,7 +156,7 @@ class Watch:
         seconds = now - self._call_began
         if self._first_token is None:
             self._first_token = now
-            self._pace.prefill_token.note(seconds / self._call_tokens)
+            self._pace.note_prefill(self._call_tokens, seconds)
         else:
             self._pace.decode.note(seconds)
             self.token_seconds.append(seconds)

@@ -6,21 +6,22 @@ padding and never seen here.
 """
 
 import math
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from edgegpt import contract
+from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config import ModelConfig
-from edgegpt.errors import EdgeGPTError, NonFiniteLogitsError, PromptError
+from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError
+from edgegpt.fair_lock import FairLock
 from edgegpt.kv_cache import KVCache
-from edgegpt.sampling import Logits, SamplingParams, new_generator, penalise_repetition, sample
+from edgegpt.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
 from edgegpt.short_cause import short_cause
 from edgegpt.step import Step, copying_step, shared_step
 
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
 # logits of a piece, which are vocab_size wide, stay small.
 PREFILL_CHUNK: Final = 64
 
-# Asked before each call of the model with the number of tokens it would read; True ends the work.
-Halt = Callable[[int], bool]
 
+class Halt(Protocol):
+    """What `Engine.generate` asks before each call of the model; a True ends the work."""
 
-class EngineError(EdgeGPTError):
-    """The engine was asked for what it cannot do, or onnxruntime failed."""
+    def cancelled(self) -> bool:
+        """Asked first, while others may use the engine."""
+
+    def before_call(self, n_tokens: int) -> bool:
+        """Asked when all waiting is over and the call would begin at once, to read n tokens."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ class _Decode:
 class Engine:
     """Runs one model. Several threads may use it at once, each with a cache of its own.
 
-    Calls of the model are serialised by a lock that is held for one call only, so generations side
-    by side take turns token by token, and one that is abandoned half-way blocks nobody. A cache
-    belongs to one generation at a time.
+    Calls of the model are serialised by a lock that is held for one call only and given in the order
+    in which it was asked for, so generations side by side take turns token by token, and one that is
+    abandoned half-way blocks nobody. A cache belongs to one generation at a time.
 
     Attributes:
         config: the model's shape.
@@ -76,6 +80,9 @@ class Engine:
         Raises:
             EngineError: capacity is not within 1 to block_size, or n_valid not to vocab_size.
         """
+        for name, size in (("capacity", capacity), ("n_valid", n_valid)):
+            if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
+                raise EngineError(f"{name} must be a whole number, got {size!r}")
         self.config = config
         self.capacity = config.block_size if capacity is None else capacity
         self.n_valid = config.vocab_size if n_valid is None else n_valid
@@ -86,7 +93,7 @@ class Engine:
         self._session = session
         self._make_step = shared_step if target == contract.ENGINE else copying_step
         self._decoders: weakref.WeakKeyDictionary[KVCache, _Decode] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = FairLock()
 
     @classmethod
     def from_artifact(cls, artifact: "Artifact", *, capacity: int | None = None) -> "Engine":
@@ -102,8 +109,7 @@ class Engine:
     @property
     def cache_bytes(self) -> int:
         """Size of one cache in bytes: keys and values, float32, for `capacity` positions."""
-        config = self.config
-        return 2 * config.n_layer * config.n_kv_head * self.capacity * config.head_dim * 4
+        return kv_cache_bytes(self.config, self.capacity)
 
     def new_cache(self) -> KVCache:
         """An empty cache for one generation or session."""
@@ -135,7 +141,7 @@ class Engine:
             PromptError, EngineError, NonFiniteLogitsError: as `prefill` and `decode_one_token`.
         """
         cache = self.new_cache() if cache is None else cache
-        rng = None if params.temperature == 0 else new_generator(params)
+        rng = None if params.temperature == 0 else new_rng(params)
         logits = self.prefill(cache, token_ids, halt=halt)
         if logits is None:
             return
@@ -150,9 +156,15 @@ class Engine:
             yield token_id
             if n == params.max_new_tokens or cache.length + 1 >= cache.capacity:
                 return
-            if halt is not None and halt(1):
+            if halt is None:
+                logits = self.decode_one_token(cache, token_id)
+                continue
+            if halt.cancelled():
                 return
-            logits = self.decode_one_token(cache, token_id)
+            with self._lock:
+                if halt.before_call(1):
+                    return
+                logits = self.decode_one_token(cache, token_id)
 
     def prefill(self, cache: KVCache, token_ids: Sequence[int], *, halt: Halt | None = None) -> Logits | None:
         """Read tokens into the cache behind what it holds, in pieces of PREFILL_CHUNK.
@@ -168,9 +180,12 @@ class Engine:
         logits = self._decoder(cache).logits
         ids = self._checked(cache, token_ids)
         for chunk in _chunks(ids):
-            if halt is not None and halt(chunk.size):
+            if halt is not None and halt.cancelled():
                 return None
-            logits[:] = self._read(cache, chunk)[-1]
+            with self._lock:
+                if halt is not None and halt.before_call(chunk.size):
+                    return None
+                logits[:] = self._read(cache, chunk)[-1]
         return logits
 
     def token_losses(self, token_ids: Sequence[int]) -> NDArray[np.float64]:
@@ -207,8 +222,10 @@ class Engine:
             Logits (V,) of that token, valid until the cache's next call.
 
         Raises:
-            EngineError, NonFiniteLogitsError: as `prefill`; CacheError: the cache is full.
+            PromptError, EngineError, NonFiniteLogitsError: as `prefill`; CacheError: the cache is full.
         """
+        if not 0 <= token_id < self.config.vocab_size:
+            raise PromptError(self._outside(token_id))
         decoder = self._decoder(cache)
         position = cache.length
         cache.append(1)  # before the graph runs: it would write beyond a full cache
@@ -262,10 +279,11 @@ class Engine:
             )
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.config.vocab_size:
-            wrong = low if low < 0 else high
-            last = self.config.vocab_size - 1
-            raise PromptError(f"token id {wrong} is outside the vocabulary's 0 to {last}")
+            raise PromptError(self._outside(low if low < 0 else high))
         return ids
+
+    def _outside(self, token_id: int) -> str:
+        return f"token id {token_id} is outside the vocabulary's 0 to {self.config.vocab_size - 1}"
 
     def _seen(self, params: SamplingParams, *sequences: Sequence[int]) -> NDArray[np.bool_] | None:
         """(V,) True at every token of the sequences; None when no penalty asks for it."""

@@ -33,8 +33,32 @@ class SamplingError(EdgeGPTError):
     """A sampling parameter is outside its range."""
 
 
+class EngineError(EdgeGPTError):
+    """The engine was asked for what it cannot do, or onnxruntime failed."""
+
+
+class CacheError(EdgeGPTError):
+    """A cache is asked for room or tokens that it does not have."""
+
+
 class NonFiniteLogitsError(EdgeGPTError):
     """The model produced NaN or infinity; its weights or its input are broken."""
+
+
+class SessionError(EdgeGPTError):
+    """A session is busy, has moved on, finds no room, or cannot be rewound so far."""
+
+
+class OverloadedError(EdgeGPTError):
+    """A server has too much to do for one request more; the same request may succeed later."""
+
+
+class PreemptedError(EdgeGPTError):
+    """A newer or more urgent request took this one's place."""
+
+
+class NotActiveError(EdgeGPTError):
+    """A server does not take requests, or stopped taking them while this one was there."""
 
 
 class VerificationError(EdgeGPTError):

@@ -8,7 +8,7 @@ from time import perf_counter
 from edgegpt.artifact import open_artifact
 from edgegpt.deadline import EnginePace, Watch
 from edgegpt.engine import PREFILL_CHUNK, Engine
-from edgegpt.errors import PromptError
+from edgegpt.errors import ArtifactError, EngineError, PromptError
 from edgegpt.kv_cache import KVCache
 from edgegpt.reply import Piece, Reply
 from edgegpt.sampling import SamplingParams
@@ -27,19 +27,25 @@ def load(
         threads: of onnxruntime; they sleep while they wait.
         capacity: context in tokens, prompt and answer together, for each cache; None is the
             model's block_size.
-        warmup: run the model once, so that the first request is as fast as the next, and deadlines
-            know what a step takes.
+        warmup: run the model once, so that a file that cannot be run to the end of the context is
+            found now, the first request is as fast as the next, and deadlines know what a step takes.
 
     Raises:
-        ArtifactError: the file or threads are not valid.
-        EngineError: capacity is not within 1 to block_size.
+        ArtifactError: the file or threads are not valid; part of it is found by the warm-up.
+        EngineError: capacity is not a whole number within 1 to block_size.
         NonFiniteLogitsError: the weights are damaged; found by the warm-up.
     """
     artifact = open_artifact(path, threads=threads)
     engine = Engine.from_artifact(artifact, capacity=capacity)
     generator = TextGenerator(engine, artifact.tokenizer, artifact.sampling)
     if warmup:
-        generator.warm_up()
+        try:
+            generator.warm_up()
+        except EngineError as e:
+            raise ArtifactError(
+                f"{path} cannot be run as it says, with the target {artifact.target} and block_size "
+                f"{artifact.config.block_size}: {e}"
+            ) from e
     return generator
 
 
@@ -81,7 +87,7 @@ class TextGenerator:
             prompt: not empty, and not only whitespace.
             params: how to answer; None is `sampling`.
             cancel: set it from another thread to end the work before the next call of the model;
-                the reply then holds the text so far and `cancelled`.
+                the reply then holds the text so far and `cancelled`. It is only asked, never set.
             arrived: time.perf_counter() when the request arrived, from which deadline_ms counts;
                 None is now.
 
@@ -107,7 +113,7 @@ class TextGenerator:
         model works only while the stream is asked for the next piece; closing it ends the work.
         """
         arrived = perf_counter() if arrived is None else arrived
-        turn = self.turn(prompt, params, history=(), n_cached=0, cancel=cancel, arrived=arrived)
+        turn = self.turn(prompt, params, history=(), cancel=cancel, arrived=arrived)
         return Stream(turn, self._run(turn))
 
     def new_session(self) -> Session:
@@ -120,28 +126,30 @@ class TextGenerator:
         params: SamplingParams | None,
         *,
         history: Sequence[int],
-        n_cached: int,
         cancel: threading.Event | None,
         arrived: float,
     ) -> Turn:
-        """Check and tokenise a prompt that follows the ids of `history`, of which n_cached are cached."""
+        """Check and tokenise a prompt that follows the ids of `history`."""
         params = self.sampling if params is None else params
         watch = Watch(self.pace, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel)
         began = perf_counter()
         ids = self._prompt_ids(prompt, len(history))
         watch.tokenised(perf_counter() - began)
-        return Turn(self.engine, self.tokenizer, [*history, *ids], n_cached, params, watch)
+        return Turn(self.engine, self.tokenizer, [*history, *ids], params, watch)
 
     def warm_up(self) -> None:
-        """Run the model twice: once to bring it into memory, once to learn what a step takes."""
-        room = max(1, min(PREFILL_CHUNK, self.engine.capacity - 4))
-        for pace, n_tokens in ((EnginePace(), 1), (self.pace, room)):
-            watch = Watch(pace)
-            cache = self._take_cache()
-            params = SamplingParams(max_new_tokens=4, temperature=0.0)
-            ids = [self.tokenizer.eos_id] * n_tokens
-            for _ in self.engine.generate(ids, params, cache=cache, halt=watch.before_call):
-                watch.after_token()
+        """Run the model: at the last position, to load it and see that it can; then to time it."""
+        cache, params = self._take_cache(), SamplingParams(max_new_tokens=4, temperature=0.0)
+        try:
+            cache.append(cache.room - 1)
+            self.engine.prefill(cache, [self.tokenizer.eos_id])
+            # First a step, then what more tokens add to it.
+            for n_tokens in (1, max(1, min(PREFILL_CHUNK, cache.capacity - 4))):
+                cache.rewind(0)
+                watch, ids = Watch(self.pace), [self.tokenizer.eos_id] * n_tokens
+                for _ in self.engine.generate(ids, params, cache=cache, halt=watch):
+                    watch.after_token()
+        finally:
             self._give_back(cache)
 
     def _run(self, turn: Turn) -> Generator[Piece, None, None]:

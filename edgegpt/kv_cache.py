@@ -3,11 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.errors import EdgeGPTError
-
-
-class CacheError(EdgeGPTError):
-    """A cache is asked for room or tokens that it does not have."""
+from edgegpt.errors import CacheError
 
 
 class KVCache:

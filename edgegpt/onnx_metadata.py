@@ -4,6 +4,7 @@ A file of a newer format may hold operators that this onnxruntime cannot load, a
 to say which format it is. So the outermost protobuf message is walked by hand, past the weights.
 """
 
+import hashlib
 import os
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,6 +16,7 @@ _KEY: Final = 1
 _VALUE: Final = 2
 # Wire types of protobuf, https://protobuf.dev/programming-guides/encoding/
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_BLOCK: Final = 1 << 20
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -41,6 +43,32 @@ def read_metadata(path: Path) -> dict[str, str]:
     if not has_graph:
         raise ValueError("it holds no graph")
     return metadata
+
+
+def metadata_entry(key: str, value: str) -> bytes:
+    """One entry of metadata_props as it stands in a file."""
+    entry = _bytes_field(_KEY, key.encode()) + _bytes_field(_VALUE, value.encode())
+    return _bytes_field(_METADATA_PROPS, entry)
+
+
+def file_sha256(path: Path, length: int | None = None) -> str:
+    """The sha256 of a file's first `length` bytes, or of all, in hexadecimal; raises OSError."""
+    left = path.stat().st_size if length is None else length
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while left > 0 and (block := file.read(min(left, _BLOCK))):
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()
+
+
+def _bytes_field(number: int, content: bytes) -> bytes:
+    length, varint = len(content), bytearray()
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    varint.append(length)
+    return bytes([number << 3 | _BYTES]) + bytes(varint) + content
 
 
 def _entry(file: BinaryIO, end: int) -> dict[int, str]:

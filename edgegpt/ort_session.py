@@ -5,6 +5,11 @@ from typing import Final
 
 import onnxruntime as ort
 
+from edgegpt.errors import ArtifactError
+
+# edgegpt/__init__.py keeps telemetry from starting; this ends what another import has started.
+ort.disable_telemetry_events()
+
 _SILENT: Final = 4  # onnxruntime's severity "fatal"; what went wrong is raised, not printed
 
 
@@ -20,4 +25,19 @@ def open_session(path: Path, threads: int = 1) -> ort.InferenceSession:
     options.log_severity_level = _SILENT
     # A waiting thread sleeps; a spinning one would take a core from the robot's control loop.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        str(path),
+        options,
+        providers=["CPUExecutionProvider"],
+        enable_fallback=0,  # would print to stdout and try the same once more
+    )
+
+
+def check_file_name(path: Path) -> None:
+    """Refuse a name that onnxruntime cannot take; raises ArtifactError."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as e:
+        raise ArtifactError(
+            f"{str(path)!a} is not UTF-8, and onnxruntime takes no other file names; rename it"
+        ) from e

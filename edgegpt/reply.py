@@ -46,7 +46,7 @@ class Reply:
 
     `finish_reason`: `eos` the model ended it; `stop` a stop string did, which is not in the text;
     `length` max_new_tokens; `context` the context is full; `deadline` another step would have
-    passed deadline_ms; `cancelled` or `error`: the text is what there was until then.
+    passed deadline_ms; `cancelled`, also by Ctrl-C, or `error`: the text is what there was until then.
     """
 
     text: str

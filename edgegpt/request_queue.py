@@ -2,8 +2,8 @@
 
 from typing import Final, Literal, get_args
 
-from edgegpt.errors import ConfigError
-from edgegpt.ticket import OverloadedError, Ticket
+from edgegpt.errors import ConfigError, OverloadedError
+from edgegpt.ticket import Ticket
 
 Overload = Literal["reject", "queue", "preempt", "latest"]
 

@@ -88,7 +88,7 @@ def filtered_weights(logits: Logits, params: SamplingParams) -> Weights:
     return weights
 
 
-def new_generator(params: SamplingParams) -> np.random.Generator:
+def new_rng(params: SamplingParams) -> np.random.Generator:
     """The random generator of one request."""
     return np.random.default_rng(params.seed)
 

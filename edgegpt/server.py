@@ -5,8 +5,7 @@ import threading
 from collections.abc import Callable
 from time import perf_counter
 
-from edgegpt.engine import EngineError
-from edgegpt.errors import EdgeGPTError
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError
 from edgegpt.generator import TextGenerator
 from edgegpt.reply import FinishReason, Piece
 from edgegpt.request_queue import Overload, RequestQueue
@@ -14,7 +13,7 @@ from edgegpt.sampling import SamplingParams
 from edgegpt.server_statistics import ServerStatistics, State, Tally
 from edgegpt.session_store import SessionStore
 from edgegpt.short_cause import short_cause
-from edgegpt.ticket import NotActiveError, Outcome, PreemptedError, Request, Ticket, call_safely
+from edgegpt.ticket import Outcome, Request, Ticket, call_safely
 from edgegpt.token_count import TokenCount, count_tokens, predicted_ms
 from edgegpt.turn import Stream
 

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from edgegpt.errors import EdgeGPTError, PromptError, SamplingError, TokenizerError
+from edgegpt.errors import (
+    EdgeGPTError,
+    NotActiveError,
+    OverloadedError,
+    PreemptedError,
+    PromptError,
+    SamplingError,
+    SessionError,
+    TokenizerError,
+)
 from edgegpt.reply import percentile
-from edgegpt.session import SessionError
-from edgegpt.ticket import NotActiveError, Outcome, OverloadedError, PreemptedError, Request
+from edgegpt.ticket import Outcome, Request
 
 LAST_REQUESTS: Final = 1000
 LAST_TOKENS: Final = 4096

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from edgegpt.errors import EdgeGPTError
+from edgegpt.errors import SessionError
 from edgegpt.kv_cache import KVCache
 from edgegpt.reply import Piece, Reply
 from edgegpt.sampling import SamplingParams
@@ -14,10 +14,6 @@ from edgegpt.turn import Stream, Turn
 
 if TYPE_CHECKING:
     from edgegpt.generator import TextGenerator
-
-
-class SessionError(EdgeGPTError):
-    """A session is busy, has moved on, or cannot be rewound so far."""
 
 
 class Session:
@@ -79,9 +75,7 @@ class Session:
         """
         arrived = perf_counter() if arrived is None else arrived
         ids = self._ids
-        turn = self._generator.turn(
-            prompt, params, history=ids, n_cached=self._cache.length, cancel=cancel, arrived=arrived
-        )
+        turn = self._generator.turn(prompt, params, history=ids, cancel=cancel, arrived=arrived)
         return Stream(turn, self._run(turn, ids))
 
     def rewind(self, *, turns: int | None = None, tokens: int | None = None) -> None:

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from edgegpt.errors import ConfigError
+from edgegpt.errors import ConfigError, SessionError
 from edgegpt.generator import TextGenerator
-from edgegpt.session import Session, SessionError
+from edgegpt.session import Session
 
 
 @dataclass

@@ -8,24 +8,17 @@ from time import perf_counter
 from typing import TypeVar
 
 from edgegpt.errors import EdgeGPTError
+
+# A ticket ends with them, so they can be had from here too.
+from edgegpt.errors import NotActiveError as NotActiveError
+from edgegpt.errors import OverloadedError as OverloadedError
+from edgegpt.errors import PreemptedError as PreemptedError
 from edgegpt.reply import FinishReason, Piece, Reply, Timing, Usage
 from edgegpt.sampling import SamplingParams
 from edgegpt.turn import Stream
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-
-class OverloadedError(EdgeGPTError):
-    """A server has too much to do for one request more; the same request may succeed later."""
-
-
-class PreemptedError(EdgeGPTError):
-    """A newer or more urgent request took this one's place."""
-
-
-class NotActiveError(EdgeGPTError):
-    """A server does not take requests, or stopped taking them while this one was there."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,8 @@ class TokenCount:
 def count_tokens(generator: TextGenerator, prompt: str, *, taken: int = 0) -> TokenCount:
     """Count a prompt that follows `taken` tokens of a session; it may be longer than the context.
 
-    The milliseconds are those by which deadlines are judged, a little above the mean; 0 while the
-    model has not run.
+    The milliseconds are those by which deadlines are judged: the mean for the first token, a little more
+    for those after it; 0 while the model has not run.
 
     Raises:
         TokenizerError: the prompt holds half of a character (a lone surrogate).

@@ -5,15 +5,18 @@ on bytes: ids that are not valid UTF-8 together give U+FFFD, as `bytes.decode(er
 """
 
 import codecs
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as _Tokenizer
 
 from edgegpt.errors import TokenizerError
+from edgegpt.short_cause import short_cause
 
 END_OF_TEXT: Final = "<|endoftext|>"
 MIN_VOCAB_SIZE: Final = 257  # one token a byte, and END_OF_TEXT
@@ -23,6 +26,11 @@ Split = Literal["gpt2", "words"]
 # `words`: a space is a token of its own, so a word is cut into the same tokens wherever it stands
 # and a model can copy it out of an instruction token by token. Digits stand alone.
 _WORDS: Final = r"[\p{L}\p{M}_]+|\p{N}|\s|[^\p{L}\p{M}_\p{N}\s]+"
+# The parts that a file may have, those of GPT-2's and of `train`.
+_KINDS: Final = {
+    "pre_tokenizer": ("ByteLevel", "Split", "Sequence"),
+    "post_processor": ("ByteLevel", "TemplateProcessing", "Sequence"),
+}
 # A Python string carries a byte that is not UTF-8 as one of these (PEP 383, surrogateescape).
 _STRAY_BYTE: Final = re.compile("([\udc80-\udcff])")
 
@@ -50,6 +58,11 @@ class Tokenizer:
                 f"not a byte-level tokenizer: only {len(self._id_of_byte)} of 256 bytes have a token"
             )
         self.prompt_suffix: tuple[int, ...] = tuple(tokenizer.encode("", add_special_tokens=True).ids)
+        for i in self.prompt_suffix:
+            if i >= self.vocab_size:
+                raise TokenizerError(
+                    f"its post_processor adds the token id {i}, but it has only {self.vocab_size} tokens"
+                )
 
     @classmethod
     def train(
@@ -100,11 +113,15 @@ class Tokenizer:
     def from_json(cls, text: str, source: str = "tokenizer.json") -> "Tokenizer":
         """Read the text of a tokenizer.json; raises TokenizerError naming `source`."""
         try:
-            return cls(_Tokenizer.from_str(text))
+            _check_parts(text)
+            with _panics_as("it is damaged"):
+                return cls(_Tokenizer.from_str(text))
         except TokenizerError as e:
             raise TokenizerError(f"{source}: {e}") from e
         except Exception as e:  # the library raises bare Exception
-            raise TokenizerError(f"{source} is not a tokenizer.json of the tokenizers library: {e}") from e
+            raise TokenizerError(
+                f"{source} is not a tokenizer.json of the tokenizers library: {short_cause(e)}"
+            ) from e
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Tokenizer":
@@ -124,7 +141,8 @@ class Tokenizer:
         """Text to ids; a stray byte (surrogateescape) becomes its byte token.
 
         Raises:
-            TokenizerError: the text holds a lone surrogate that stands for no byte.
+            TokenizerError: the text holds a lone surrogate that stands for no byte, or the tokenizer's
+                own pattern is too slow for it.
         """
         ids: list[int] = []
         for part in _STRAY_BYTE.split(text):
@@ -161,7 +179,8 @@ class Tokenizer:
             text.encode("utf-8")
         except UnicodeEncodeError as e:
             raise TokenizerError(f"the text holds {text[e.start]!r}, half of a character and no byte") from e
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        with _panics_as("the text cannot be split into tokens"):
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def _token_bytes(self, token_id: int) -> bytes:
@@ -190,6 +209,61 @@ class StreamDecoder:
     def flush(self) -> str:
         """What is left at the end of the stream: U+FFFD for an unfinished character."""
         return self._utf8.decode(b"", final=True)
+
+
+def _check_parts(text: str) -> None:
+    """Refuse what would change texts behind the caller's back, and what the library panics over."""
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError(f"expected a JSON object, got {type(document).__name__}")
+    if (normalizer := document.get("normalizer")) is not None:
+        kind = next(_parts(normalizer))[0]
+        raise TokenizerError(f"it has the normalizer {kind}; only a tokenizer without one loses no text")
+    for name, kinds in _KINDS.items():
+        for kind, part in _parts(document.get(name)):
+            if kind not in kinds:
+                raise TokenizerError(f"it has the {name} {kind}, expected {', '.join(kinds)}")
+            if part.get("behavior") == "Removed":
+                raise TokenizerError(f"its {name} {kind} removes what it splits at; expected Isolated")
+            if undefined := _undefined(part):
+                raise TokenizerError(
+                    f"its {name} {kind} asks for the token {undefined[0]!r} without saying which it is"
+                )
+    model = document.get("model")
+    if isinstance(model, dict) and model.get("dropout"):
+        raise TokenizerError(f"it leaves out merges at random, dropout {model['dropout']}; set it to null")
+
+
+def _parts(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The kind of a part with the part, and of those inside a Sequence."""
+    if part is None:
+        return
+    if not isinstance(part, dict):
+        yield type(part).__name__, {}
+        return
+    yield str(part.get("type")), part
+    for key in ("pretokenizers", "processors"):
+        for inner in part.get(key) or ():
+            yield from _parts(inner)
+
+
+def _undefined(part: dict[str, Any]) -> list[str]:
+    """Special tokens that a TemplateProcessing adds to a text and does not define."""
+    defined, template = part.get("special_tokens") or {}, part.get("single")
+    pieces = template if isinstance(template, list) else []
+    tokens = [piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece]
+    return [token for token in tokens if token not in defined]
+
+
+@contextmanager
+def _panics_as(what: str) -> Iterator[None]:
+    """Turn a panic of the library, which is no Exception, into a TokenizerError."""
+    try:
+        yield
+    except BaseException as e:
+        if type(e).__name__ != "PanicException":  # its class cannot be imported
+            raise
+        raise TokenizerError(f"{what}: {short_cause(e)}") from e
 
 
 def _byte_of_character() -> dict[str, int]:

@@ -27,15 +27,13 @@ class Turn:
         engine: Engine,
         tokenizer: Tokenizer,
         context_ids: Sequence[int],
-        n_cached: int,
         params: SamplingParams,
         watch: Watch,
     ) -> None:
-        """The cache that `run` is given holds the first `n_cached` of context_ids."""
         self._engine = engine
         self._tokenizer = tokenizer
         self.context_ids = context_ids
-        self._n_cached = n_cached
+        self._n_cached = 0  # known when the turn begins
         self._params = params
         self._watch = watch
         self._matcher = StopMatcher(params.stop)
@@ -45,11 +43,16 @@ class Turn:
         self.finish_reason: FinishReason = "error"
 
     def run(self, cache: KVCache) -> Iterator[Piece]:
-        """Yield the answer piece by piece; `finish_reason` says afterwards why it ended."""
+        """Yield the answer piece by piece; `finish_reason` says afterwards why it ended.
+
+        What the cache holds is the beginning of context_ids.
+        """
+        self._n_cached = cache.length
         try:
             yield from self._run(cache)
-        except GeneratorExit:
-            self.finish_reason = "cancelled"
+        except BaseException as e:
+            if not isinstance(e, Exception):  # closed, or Ctrl-C: somebody ended it, nothing failed
+                self.finish_reason = "cancelled"
             raise
 
     def cancel(self) -> None:
@@ -70,9 +73,7 @@ class Turn:
     def _run(self, cache: KVCache) -> Iterator[Piece]:
         decoder = self._tokenizer.stream_decoder()
         new, history = self.context_ids[self._n_cached :], self.context_ids[: self._n_cached]
-        tokens = self._engine.generate(
-            new, self._params, cache=cache, history=history, halt=self._watch.before_call
-        )
+        tokens = self._engine.generate(new, self._params, cache=cache, history=history, halt=self._watch)
         ended_by_eos = False
         for token_id in tokens:
             self._watch.after_token()
@@ -144,7 +145,9 @@ class Stream:
         self._turn.cancel()
 
     def close(self) -> None:
-        """Stop the work; the reply is what the pieces so far join to, and `cancelled`."""
+        """Stop the work; the reply is what the pieces so far join to, and `cancelled`. Too late, no harm."""
+        if self.reply is not None:
+            return
         self.cancel()
         try:
             self._pieces.close()

@@ -3,6 +3,7 @@
 import difflib
 import re
 import reprlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
@@ -10,10 +11,12 @@ import pydantic
 import yaml
 
 from edgegpt.errors import ConfigError
+from edgegpt.short_cause import short_cause
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
-
+_LONGEST: Final = 1_000_000  # characters of a text
+_MOST_MISTAKES: Final = 10  # that an error lists
 _MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key
 
 
@@ -21,12 +24,16 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, plus what people expect: `1e-3` is a number, a key stands once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
-        for key in keys:
-            if keys.count(key) > 1:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands there twice", node.start_mark
+                    None, None, f"the key {_shown(key)} stands there twice", node.start_mark
                 )
+            seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
@@ -52,8 +59,11 @@ def load_yaml(path: str | Path, model: type[Model]) -> Model:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping; raises ConfigError with the file's name in it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST + 1)
     except FileNotFoundError as e:
+        if path.is_symlink():
+            raise ConfigError(f"{path} is a link to {path.readlink()}, which does not exist") from e
         raise ConfigError(f"{path} does not exist") from e
     except IsADirectoryError as e:
         raise ConfigError(f"{path} is a folder, expected a YAML file") from e
@@ -64,13 +74,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str, source: str) -> dict[str, Any]:
     """Parse one YAML mapping; raises ConfigError that names `source` and the line."""
+    if len(text) > _LONGEST:
+        raise ConfigError(f"{source} is longer than {_LONGEST:,} characters, which no config is")
     try:
         data = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else "?"
         raise ConfigError(f"{source}, line {line}: not valid YAML: {e.problem}") from e
-    except (yaml.YAMLError, ValueError, RecursionError) as e:  # such as a month 13, or 10,000 brackets
-        raise ConfigError(f"{source}: not valid YAML: {e}") from e
+    except yaml.YAMLError as e:
+        raise ConfigError(f"{source}: not valid YAML: {' '.join(str(e).split())}") from e
+    except RecursionError as e:  # such as 10,000 brackets
+        raise ConfigError(f"{source}: not valid YAML: it is nested too deeply") from e
+    # What PyYAML lets through, for a month 13, `!!bool maybe`, `!!int ""`, `!!timestamp x`, `? [a]`
+    except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as e:
+        raise ConfigError(f"{source}: not valid YAML: a value does not fit its type: {short_cause(e)}") from e
     if data is None:
         raise ConfigError(f"{source} is empty, expected `key: value` lines")
     if not isinstance(data, dict):
@@ -83,32 +100,45 @@ def validate(data: dict[str, Any], model: type[Model], source: str) -> Model:
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as e:
-        lines = [_sentence(error, model) for error in e.errors()]
+        errors = e.errors(include_url=False)
+        lines: list[str] = []
+        for error in errors[:_MOST_MISTAKES]:
+            line, hint = _sentence(error, model)
+            given = any(hint in earlier for earlier in lines)
+            lines.append(line if given else line + hint)
+        if len(errors) > _MOST_MISTAKES:
+            lines.append(f"and {len(errors) - _MOST_MISTAKES} more")
         raise ConfigError(f"{source}: " + "; ".join(lines)) from e
 
 
-def _sentence(error: Any, model: type[pydantic.BaseModel]) -> str:
-    key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{_nearest(error['loc'], model)}"
-    if error["type"] == "missing":
-        return f"the key {key!r} is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if not key:
-        return message
-    message = message.replace("Input should be", "must be", 1)
-    return f"{key} {message}, got {reprlib.repr(error['input'])}"
-
-
-def _nearest(location: tuple[str | int, ...], model: type[pydantic.BaseModel]) -> str:
+def nearest(key: object, keys: Sequence[str]) -> str:
     """`, did you mean 'n_embd'?`, or the list of valid keys where nothing is near."""
-    keys = list(_fields_at(location[:-1], model))
-    if near := difflib.get_close_matches(str(location[-1]), keys, n=1):
+    if near := difflib.get_close_matches(str(key)[:100], keys, n=1):
         return f", did you mean {near[0]!r}?"
     return f"; the keys are {', '.join(keys)}" if keys else ""
 
 
-def _fields_at(location: tuple[str | int, ...], model: type[pydantic.BaseModel] | None) -> list[str]:
+def _sentence(error: Any, model: type[pydantic.BaseModel]) -> tuple[str, str]:
+    """What is wrong, and a hint that needs to be given only once."""
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        *location, name = error["loc"]
+        return f"unknown key {_shown(key)}", nearest(name, _fields_at(location, model))
+    if error["type"] == "missing":
+        return f"the key {key!r} is missing", ""
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not key:
+        return message, ""
+    message = message.replace("Input should be", "must be", 1)
+    return f"{key} {message}, got {reprlib.repr(error['input'])}", ""
+
+
+def _shown(key: object) -> str:
+    text = repr(key)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _fields_at(location: Sequence[str | int], model: type[pydantic.BaseModel] | None) -> list[str]:
     for part in location:
         if isinstance(part, int):  # an element of a list, whose model was found with the list
             continue

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -34,9 +35,12 @@ def test_the_session_uses_the_threads_asked_for_and_never_spins(file):
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
-def run(code: str, *args: object) -> subprocess.CompletedProcess[str]:
+def run(code: str, *args: object, **variables: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    unset = ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    environment = {key: value for key, value in os.environ.items() if key not in unset}
+    environment |= {key: str(value) for key, value in variables.items()}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
 
 
 def test_a_robot_loads_and_answers_without_torch_onnx_or_a_word_on_stderr(file):
@@ -47,6 +51,18 @@ def test_a_robot_loads_and_answers_without_torch_onnx_or_a_word_on_stderr(file):
     )
     assert result.stdout == "[]\n"
     assert result.stderr == ""
+
+
+def test_a_robot_writes_no_file_into_its_home(file, tmp_path):
+    run("import sys, edgegpt; edgegpt.load(sys.argv[1]).generate('go')", file, HOME=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", ["edgegpt.generator", "edgegpt.artifact", "edgegpt_export"])
+def test_a_home_that_cannot_be_written_is_no_reason_for_a_word_on_stderr(file, module):
+    code = f"import sys, {module}; from edgegpt.artifact import open_artifact; open_artifact(sys.argv[1])"
+    result = run(code, file, HOME="/dev/null")
+    assert (result.stdout, result.stderr) == ("", "")
 
 
 def test_importing_edgegpt_loads_nothing_until_a_name_is_used():

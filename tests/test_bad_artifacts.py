@@ -1,7 +1,10 @@
 """Every file that is not what it says is refused in one sentence."""
 
 import hashlib
+import os
+from pathlib import Path
 
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, save_model
 from tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
@@ -9,7 +12,8 @@ from tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 import edgegpt
 from edgegpt import contract
 from edgegpt.artifact import open_artifact
-from edgegpt.errors import ArtifactError, NonFiniteLogitsError
+from edgegpt.cli.main import main
+from edgegpt.errors import ArtifactError, EngineError, NonFiniteLogitsError
 from edgegpt_export.graph import build_engine_graph
 
 
@@ -147,9 +151,75 @@ def test_sampling_defaults_that_are_not_valid(tmp_path, text, words):
     assert words in refusal(with_metadata(tmp_path / "a.onnx", META_SAMPLING=text))
 
 
+def test_metadata_nested_too_deeply(tmp_path):
+    path = with_metadata(tmp_path / "a.onnx", META_EVIDENCE='{"rows":' + "[" * 100_000)
+    assert "edgegpt.evidence in" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        '{"rows":5}',
+        '{"rows":[1]}',
+        '{"rows":[{"length":1}],"checks":{}}',
+        '{"rows":[{"length":1,"max_abs":"x"}],"checks":{}}',
+        '{"rows":[{"length":1,"max_abs":1e-6}]}',
+        '{"rows":[{"length":1,"max_abs":1e-6}],"checks":5}',
+    ],
+)
+def test_damaged_evidence_is_called_so(tmp_path, capsys, evidence):
+    path = with_metadata(tmp_path / "a.onnx", META_EVIDENCE=evidence)
+    assert main(["info", str(path)]) == 0
+    assert "the evidence in the file is damaged" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
 def test_threads_that_are_no_number_of_threads(file, threads):
     assert refusal(file, threads=threads) == f"threads must be a whole number of at least 1, got {threads!r}"
+
+
+@pytest.mark.parametrize("threads", [10**5, 2**31, 2**80])
+def test_more_threads_than_any_board_has(file, threads):
+    most = max(256, 4 * (os.cpu_count() or 1))
+    assert refusal(file, threads=threads) == f"threads must be at most {most}, got {threads}"
+
+
+def test_an_empty_path():
+    assert refusal("").startswith("the path of the model file is empty")
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.onnx")
+    assert "is not a file" in refusal(tmp_path / "pipe.onnx")
+
+
+def test_a_name_that_no_file_system_takes(tmp_path):
+    assert "cannot be read: File name too long" in refusal(tmp_path / ("a" * 300 + ".onnx"))
+
+
+def test_a_file_that_may_not_be_read(file, monkeypatch):
+    def denied(*_args, **_kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", denied)
+    assert refusal(file) == f"{file} cannot be read: Permission denied"
+
+
+def test_a_name_that_is_not_utf_8(file):
+    path = file.rename(Path(os.fsdecode(os.fsencode(file.parent) + b"/a\xff.onnx")))
+    sentence = refusal(path)
+    assert "is not UTF-8, and onnxruntime takes no other file names" in sentence
+    sentence.encode()  # can be printed
+
+
+def test_a_refused_file_prints_nothing(file, monkeypatch, capfd):
+    def wrong(*_args, **_kwargs):
+        raise RuntimeError("something of its own")
+
+    name = "_create_inference_session"
+    monkeypatch.setattr(onnxruntime.InferenceSession, name, wrong)
+    assert "cannot be loaded, it may be damaged: something of its own" in refusal(file)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.fixture
@@ -159,7 +229,10 @@ def external(tmp_path):
     path = tmp_path / "big.onnx"
     save_model(model, path, save_as_external_data=True, location="big.onnx.data", size_threshold=0)
     data = tmp_path / "big.onnx.data"
-    entries = metadata() | {contract.META_DATA_SHA256: hashlib.sha256(data.read_bytes()).hexdigest()}
+    entries = metadata() | {
+        contract.META_DATA_SHA256: hashlib.sha256(data.read_bytes()).hexdigest(),
+        contract.META_DATA_FILE: data.name,
+    }
     write_file(path, model, entries)
     return path, data
 
@@ -175,6 +248,55 @@ def test_weights_beside_the_file_that_are_missing(external):
     assert "big.onnx.data is missing" in refusal(path)
 
 
+def test_a_renamed_file_is_told_how_its_weights_must_be_named(external):
+    path, data = external
+    renamed, copy = path.rename(path.with_name("new.onnx")), path.with_name("new.onnx.data")
+    assert open_artifact(renamed).bytes  # its weights are still beside it under their name
+    data.rename(copy)
+    wanted = "its weights must be named big.onnx.data and lie beside it"
+    assert refusal(renamed) == f"{renamed} was renamed; {wanted}"
+
+
+def test_a_renamed_file_is_checked_against_the_weights_that_it_loads(external):
+    path, data = external
+    renamed = path.rename(path.with_name("new.onnx"))
+    data.with_name("new.onnx.data").write_bytes(data.read_bytes())
+    data.write_bytes(data.read_bytes()[:-1] + b"\x01")
+    assert "big.onnx.data does not belong to new.onnx or is damaged" in refusal(renamed)
+
+
+def test_a_link_to_the_file_alone_finds_the_weights_beside_the_file(external, tmp_path):
+    path, data = external
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "big.onnx"
+    link.symlink_to(path)
+    assert open_artifact(link).path == link
+    link.with_name(data.name).symlink_to(data)
+    assert open_artifact(link).bytes == path.stat().st_size + data.stat().st_size
+    link.with_name(data.name).unlink()
+    data.unlink()
+    assert "big.onnx.data is missing" in refusal(link)
+
+
+@pytest.mark.parametrize("name", [None, "", "../big.onnx.data", "folder/big.onnx.data"])
+def test_weights_whose_name_is_no_name(tmp_path, name):
+    path = with_metadata(tmp_path / "a.onnx", META_DATA_SHA256="0" * 64, META_DATA_FILE=name)
+    assert "edgegpt.data_file" in refusal(path)
+
+
+def test_weights_that_may_not_be_read(external, monkeypatch):
+    path, data = external
+    real = Path.open
+
+    def denied(self, *args, **kwargs):
+        if self.name == data.name:
+            raise PermissionError(13, "Permission denied")
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", denied)
+    assert refusal(path) == f"{data} cannot be read: Permission denied"
+
+
 def test_weights_beside_the_file_that_belong_to_another(external):
     path, data = external
     data.write_bytes(data.read_bytes()[:-1] + b"\x01")
@@ -187,3 +309,33 @@ def test_nan_weights_are_found_while_loading(tmp_path):
     path = write_file(tmp_path / "nan.onnx", build_engine_graph(TINY, weights), metadata())
     with pytest.raises(NonFiniteLogitsError, match="hold NaN, infinity or values beyond 1e18"):
         edgegpt.load(path)
+
+
+def refusal_of_load(path, **options) -> str:
+    with pytest.raises(ArtifactError) as error:
+        edgegpt.load(path, **options)
+    sentence = str(error.value)
+    assert "\n" not in sentence
+    assert path.name in sentence
+    assert len(sentence) < 400 + 2 * len(str(path))
+    return sentence
+
+
+@pytest.mark.parametrize("target", [contract.ENGINE, contract.PORTABLE])
+def test_a_block_size_beyond_the_graphs_is_found_while_loading(tmp_path, target):
+    config = TINY.model_copy(update={"block_size": 49})
+    entries = metadata(target, config)
+    path = write_file(tmp_path / "long.onnx", graph(target), entries)
+    assert "at position 48" in refusal_of_load(path)
+    assert edgegpt.load(path, capacity=48).generate("go").text  # those are there
+
+
+def test_a_portable_graph_that_says_it_is_of_the_engine_is_found_while_loading(tmp_path):
+    path = write_file(tmp_path / "other.onnx", graph(contract.PORTABLE), metadata(contract.ENGINE))
+    assert "the target engine" in refusal_of_load(path)
+
+
+@pytest.mark.parametrize("capacity", [12.5, True])
+def test_a_capacity_that_is_no_number_of_tokens(file, capacity):
+    with pytest.raises(EngineError, match=f"^capacity must be a whole number, got {capacity!r}$"):
+        edgegpt.load(file, capacity=capacity)

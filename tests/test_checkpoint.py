@@ -109,6 +109,53 @@ def test_one_number_that_is_not_finite_is_refused(folder: Path, value: float) ->
         load_checkpoint(folder)
 
 
+def test_a_number_beyond_float32_is_refused(folder: Path) -> None:
+    weight = load_file(folder / WEIGHTS)["norm_f.bias"].double()
+    weight[0] = 1e300
+    rewrite(folder, norm_f__bias=weight)
+    with pytest.raises(CheckpointError, match=r"norm_f\.bias holds NaN or infinity as float32"):
+        load_checkpoint(folder)
+
+
+def test_any_floating_point_type_is_read_or_named(folder: Path) -> None:
+    zeros = torch.zeros(32)
+    rewrite(folder, norm_f__bias=zeros.to(torch.float8_e4m3fn), norm_f__weight=zeros.double())
+    assert load_checkpoint(folder).model.norm_f.weight.dtype == torch.float32
+    packed = torch.zeros(32, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    rewrite(folder, norm_f__bias=packed)
+    with pytest.raises(CheckpointError, match=r"norm_f\.bias is torch\.float4_e2m1fn_x2, which torch cannot"):
+        load_checkpoint(folder)
+
+
+def test_a_config_of_a_million_layers_is_refused_at_once(folder: Path) -> None:
+    config = (folder / CONFIG).read_text().replace("n_layer: 2", "n_layer: 1000000000")
+    (folder / CONFIG).write_text(config)
+    with pytest.raises(ConfigError, match="n_layer must be less than or equal to 1024"):
+        load_checkpoint(folder)
+
+
+def test_many_differences_are_counted(folder: Path) -> None:
+    config = (folder / CONFIG).read_text().replace("n_layer: 2", "n_layer: 1000")
+    (folder / CONFIG).write_text(config)
+    with pytest.raises(
+        CheckpointError, match=r"blocks\.2\.norm_1\.weight is missing; .* and \d{5} more$"
+    ) as error:
+        load_checkpoint(folder)
+    assert len(str(error.value)) < 1000
+
+
+def test_weights_that_may_not_be_read_are_not_called_truncated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(checkpoint, "load_file", denied)
+    with pytest.raises(CheckpointError) as error:
+        load_checkpoint(folder)
+    assert str(error.value) == f"{folder / WEIGHTS} cannot be read: Permission denied"
+
+
 def test_a_head_in_the_file_of_a_tied_model_is_refused(folder: Path) -> None:
     config = (folder / CONFIG).read_text().replace("tie_embeddings: false", "tie_embeddings: true")
     (folder / CONFIG).write_text(config)

@@ -1,6 +1,7 @@
 """edgegpt.config and edgegpt.yaml_file: a config is a value, and a bad one says what is wrong with it."""
 
 import json
+import time
 from pathlib import Path
 
 import jsonschema
@@ -136,6 +137,27 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         assert part in str(error.value)
 
 
+def test_a_list_of_mistakes_ends_and_the_valid_keys_are_listed_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.parse(text_of() + "".join(f"zz{i}: 1\n" for i in range(300)), "here")
+    message = str(error.value)
+    assert message.count("the keys are") == 1
+    assert message.endswith("; and 290 more")
+    assert len(message) < 600
+
+
+def test_an_endless_key_is_shortened() -> None:
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.parse(text_of(**{"x" * 100_000: 1}), "here")
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["n_layer", "vocab_size", "block_size", "n_embd", "n_head"])
+def test_a_size_that_no_machine_holds_is_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"here: {key} must be less than or equal to .*, got 1000000000"):
+        ModelConfig.parse(text_of(**{key: 10**9}), "here")
+
+
 def test_an_endless_value_is_shortened() -> None:
     with pytest.raises(ConfigError) as error:
         ModelConfig.parse(text_of(n_layer="x" * 100_000), "here")
@@ -171,12 +193,47 @@ def test_a_merge_key_works() -> None:
         "when: 2024-13-45",
         "n: " + "[" * 10_000,
         "a: !!python/name:os.system",
+        'a: !!int ""',
+        "a: !!bool maybe",
+        "a: !!bool " + "x" * 10_000,
+        "a: !!timestamp x",
+        "a: !!map [a]",
+        "!!map [a]",
+        "a: !!float x",
+        "? [a]\n: 1",
+        "? {a: 1}\n: 1",
+        "a: 2024-01-01 00:00:00+99:99",
     ],
-    ids=["open bracket", "tab", "two colons", "NUL", "month 13", "depth", "python tag"],
 )
 def test_text_that_is_no_yaml_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^here(, line \d+)?: not valid YAML: ."):
+    with pytest.raises(ConfigError, match=r"^here(, line \d+)?: not valid YAML: .") as error:
         ModelConfig.parse(text, "here")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_many_keys_are_read_in_no_time() -> None:
+    start = time.process_time()
+    assert len(parse_yaml("".join(f"k{i}: 1\n" for i in range(20_000)), "here")) == 20_000
+    assert time.process_time() - start < 20  # comparing each with each takes minutes
+
+
+def test_a_text_longer_than_any_config_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "long.yaml"
+    path.write_text("a: 1\n" * 300_000, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.from_yaml(path)
+    assert str(error.value) == f"{path} is longer than 1,000,000 characters, which no config is"
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="zero is longer than"):
+        ModelConfig.from_yaml(tmp_path / "zero")
+
+
+def test_a_link_to_nowhere_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "link.yaml").symlink_to("nowhere.yaml")
+    with pytest.raises(ConfigError) as error:
+        ModelConfig.from_yaml(tmp_path / "link.yaml")
+    assert str(error.value) == f"{tmp_path / 'link.yaml'} is a link to nowhere.yaml, which does not exist"
 
 
 @pytest.mark.parametrize(

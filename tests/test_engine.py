@@ -1,4 +1,6 @@
 import threading
+import time
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -7,9 +9,8 @@ from tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 from edgegpt import contract
 from edgegpt import engine as engine_module
 from edgegpt.artifact import open_artifact
-from edgegpt.engine import Engine, EngineError
-from edgegpt.errors import NonFiniteLogitsError, PromptError
-from edgegpt.kv_cache import CacheError
+from edgegpt.engine import Engine
+from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
 from edgegpt.sampling import SamplingParams, penalise_repetition
 from edgegpt.step import shared_step
 
@@ -25,6 +26,11 @@ def artifact(request, tmp_path_factory):
 @pytest.fixture
 def engine(artifact):
     return Engine.from_artifact(artifact)
+
+
+class Halt:
+    def __init__(self, cancelled=lambda: False, before_call=lambda n_tokens: False):
+        self.cancelled, self.before_call = cancelled, before_call
 
 
 def close(logits, expected):
@@ -162,11 +168,11 @@ def test_halt_is_asked_before_every_call_and_ends_the_work(engine, monkeypatch, 
     monkeypatch.setattr(engine_module, "PREFILL_CHUNK", 4)
     asked = []
 
-    def halt(n_tokens):
+    def before_call(n_tokens):
         asked.append(n_tokens)
         return len(asked) > calls
 
-    cache = engine.new_cache()
+    cache, halt = engine.new_cache(), Halt(before_call=before_call)
     tokens = list(engine.generate(PROMPT, GREEDY, cache=cache, halt=halt))
     assert asked == [4, 3, 1, 1, 1, 1][: calls + 1]
     assert len(tokens) == max(0, calls - 1)
@@ -180,6 +186,14 @@ def test_halt_is_asked_before_every_call_and_ends_the_work(engine, monkeypatch, 
 def test_a_capacity_the_model_does_not_have_is_refused(artifact, capacity):
     with pytest.raises(EngineError, match=f"capacity must be within 1 to block_size 48, got {capacity}"):
         Engine.from_artifact(artifact, capacity=capacity)
+
+
+@pytest.mark.parametrize("size", [12.5, 12.0, True, "12"])
+def test_a_size_that_is_no_whole_number_is_refused(artifact, size):
+    with pytest.raises(EngineError, match=f"^capacity must be a whole number, got {size!r}$"):
+        Engine.from_artifact(artifact, capacity=size)
+    with pytest.raises(EngineError, match=f"^n_valid must be a whole number, got {size!r}$"):
+        Engine(artifact.session, TINY, n_valid=size)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +212,16 @@ def test_a_prompt_that_cannot_be_read_is_refused_and_leaves_the_cache(engine, id
     assert cache.length == 0
 
 
+@pytest.mark.parametrize("token_id", [-1, 272, 100_000])
+def test_a_token_outside_the_vocabulary_is_not_decoded(engine, token_id):
+    cache = engine.new_cache()
+    engine.prefill(cache, PROMPT)
+    with pytest.raises(PromptError, match=f"token id {token_id} is outside the vocabulary's 0 to 271"):
+        engine.decode_one_token(cache, token_id)
+    assert cache.length == len(PROMPT)
+    close(engine.decode_one_token(cache, 271), torch_logits([*PROMPT, 271]))
+
+
 def test_a_full_cache_decodes_no_further(engine):
     cache = engine.new_cache()
     engine.prefill(cache, [1] * TINY.block_size)
@@ -206,10 +230,23 @@ def test_a_full_cache_decodes_no_further(engine):
 
 
 def test_a_failure_of_onnxruntime_is_typed_short_and_leaves_engine_and_cache(engine):
-    cache = engine.new_cache()
+    make_step, cache = engine._make_step, engine.new_cache()
     engine.prefill(cache, PROMPT)
+
+    def spoiled(session, ids, positions, logits, arrays):
+        step = make_step(session, ids, positions, logits, arrays)
+
+        def run():
+            ids[:] = 100_000  # beyond the embedding
+            step()
+
+        return run
+
+    engine._make_step = spoiled
+    fork = cache.fork()  # is not bound yet
     with pytest.raises(EngineError, match="onnxruntime failed at position 7: ") as error:
-        engine.decode_one_token(cache, 100_000)  # beyond the embedding
+        engine.decode_one_token(fork, 8)
+    assert fork.length == len(PROMPT)
     assert len(str(error.value)) < 200
     assert cache.length == len(PROMPT)
     close(engine.decode_one_token(cache, 8), torch_logits([*PROMPT, 8]))
@@ -306,3 +343,45 @@ def test_an_abandoned_generation_blocks_nobody(engine):
     next(abandoned)
     assert list(engine.generate(PROMPT, GREEDY)) == torch_greedy(PROMPT, 12, engine.n_valid)
     assert next(abandoned) == torch_greedy(PROMPT, 2, engine.n_valid)[1]
+
+
+def test_generations_in_threads_take_turns_token_by_token(engine):
+    params = SamplingParams(temperature=0.0, max_new_tokens=30)
+    make_step, ran = engine._make_step, []
+
+    def noting(session, ids, positions, logits, arrays):
+        step = make_step(session, ids, positions, logits, arrays)
+
+        def run():
+            ran.append(threading.current_thread().name)
+            while len(ran) == 1 and not engine._lock.waiting:  # the other one has yet to come
+                time.sleep(0.001)
+            time.sleep(0.002)  # longer than a busy machine takes to wake a thread
+            step()
+
+        return run
+
+    engine._make_step = noting
+    threads = [
+        threading.Thread(target=list, args=(engine.generate(PROMPT, params),), daemon=True) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    in_a_row = [len(list(group)) for _, group in groupby(ran)]
+    assert len(ran) == 60
+    assert max(in_a_row) < 10
+
+
+def test_who_asks_in_between_sees_the_engine_free_before_each_call_and_may_end_the_work(engine):
+    answers = iter([False, False, False, True])
+
+    def cancelled():
+        other = threading.Thread(target=list, args=(engine.generate(PROMPT, GREEDY),))
+        other.start()
+        other.join(30)
+        assert not other.is_alive()
+        return next(answers)
+
+    assert len(list(engine.generate(PROMPT, GREEDY, halt=Halt(cancelled)))) == 3

@@ -3,8 +3,11 @@
 import errno
 import hashlib
 import json
+import os
 import re
 import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -201,6 +204,7 @@ def test_large_weights_lie_beside_the_file(checkpoint, folder, weights_beside):
     assert read_metadata(report.path)["edgegpt.data_sha256"] == digest
     assert report.bytes == sum(len(value) for value in content.values())
     tensors = onnx.load(str(report.path), load_external_data=False).graph.initializer
+    assert read_metadata(report.path)["edgegpt.data_file"] == "tiny.onnx.data"
     locations = {entry.value for t in tensors for entry in t.external_data if entry.key == "location"}
     assert locations == {"tiny.onnx.data"}
     assert verify_file(report.path, checkpoint).failures == []
@@ -223,6 +227,63 @@ def test_missing_or_changed_data_is_named(checkpoint, folder, weights_beside):
     data.unlink()
     with pytest.raises(ArtifactError, match=r"tiny.onnx.data is missing"):
         verify_file(folder / "tiny.onnx", checkpoint)
+
+
+def test_any_changed_bit_of_the_file_is_noticed(checkpoint, folder):
+    path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
+    content = path.read_bytes()
+    seal = content.rindex(b"edgegpt.file_sha256")
+    for at in [*range(0, seal - 4, len(content) // 60), *range(len(content) - 64, len(content), 7)]:
+        path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+        with pytest.raises(ArtifactError):
+            open_artifact(path)
+    path.write_bytes(content + content[seal - 4 :])
+    with pytest.raises(ArtifactError, match="is damaged or was changed after its export"):
+        open_artifact(path)
+    path.write_bytes(content)
+    open_artifact(path)
+
+
+def test_a_changed_weight_is_noticed_when_the_file_is_opened(checkpoint, folder):
+    path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
+    content = bytearray(path.read_bytes())
+    weight = onnx.load(str(path)).graph.initializer[0].raw_data
+    content[content.index(weight) + 5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError) as error:
+        open_artifact(path)
+    assert re.fullmatch(
+        rf"{path} is damaged or was changed after its export: its sha256 begins \w{{12}}, expected \w{{12}}; "
+        r"copy it again or export it again",
+        str(error.value),
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_kill_leaves_nothing_behind(number, checkpoint, folder, monkeypatch):
+    before = signal.getsignal(number)
+    monkeypatch.setattr(exporting, "verify", lambda *_: signal.raise_signal(number))
+    with pytest.raises(KeyboardInterrupt):
+        export_checkpoint(checkpoint, folder / "tiny.onnx")
+    assert files(folder) == {}
+    assert signal.getsignal(number) == before
+
+
+def test_a_program_that_handles_its_own_signals_keeps_them(checkpoint, folder, monkeypatch):
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append("TERM"))
+    real = exporting.verify
+    monkeypatch.setattr(exporting, "verify", lambda *a: (signal.raise_signal(signal.SIGTERM), real(*a))[1])
+    try:
+        export_checkpoint(checkpoint, folder / "tiny.onnx")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == ["TERM"]
+
+
+def test_an_export_runs_in_any_thread(checkpoint, folder):
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(export_checkpoint, checkpoint, folder / "tiny.onnx").result().path.exists()
 
 
 @pytest.mark.parametrize("renames", [0, 1, 2, 3])
@@ -296,6 +357,9 @@ def test_sampling_defaults_come_from_the_checkpoint(checkpoint, folder):
         ),
         ("top_p: 1.5\n", SamplingError, "sampling.yaml: top_p must be .*1.5"),
         ("- 1\n", ConfigError, "sampling.yaml: expected"),
+        ("stop: !!set {a, b}\n", SamplingError, "sampling.yaml: stop must be .* got {"),
+        ("stop: {a: b}\n", SamplingError, r"stop must be a string or a list of strings, got {'a'"),
+        ("!!set {top_p}\n", ConfigError, "sampling.yaml: expected"),
     ],
 )
 def test_bad_sampling_defaults_are_refused(text, error, message, checkpoint, folder):
@@ -303,6 +367,20 @@ def test_bad_sampling_defaults_are_refused(text, error, message, checkpoint, fol
     with pytest.raises(error, match=message):
         export_checkpoint(checkpoint, folder / "tiny.onnx")
     assert files(folder) == {}
+
+
+def test_sampling_defaults_behind_a_broken_link_are_not_ignored(checkpoint, folder):
+    (checkpoint / "sampling.yaml").symlink_to("nowhere.yaml")
+    with pytest.raises(ConfigError, match=r"sampling.yaml is a link to nowhere.yaml, which does not exist"):
+        export_checkpoint(checkpoint, folder / "tiny.onnx")
+
+
+def test_a_name_that_is_not_utf_8_is_refused_before_any_work(checkpoint, folder):
+    steps = []
+    out = Path(os.fsdecode(os.fsencode(folder) + b"/a\xff.onnx"))
+    with pytest.raises(ArtifactError, match="is not UTF-8, and onnxruntime takes no other file names"):
+        export_checkpoint(checkpoint, out, on_step=steps.append)
+    assert steps == []
 
 
 def test_bad_requests_are_refused_in_one_sentence(checkpoint, folder):

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import GREEDY, Script, greedy
-from tiny_files import TINY, tiny_file, tokenizer, torch_greedy
+from tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
-from edgegpt.engine import EngineError
-from edgegpt.errors import NonFiniteLogitsError, PromptError, TokenizerError
+from edgegpt import contract
+from edgegpt.config import ModelConfig
+from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, TokenizerError
 from edgegpt.reply import percentile
 from edgegpt.sampling import SamplingParams
 
@@ -30,6 +31,17 @@ def test_a_reply_is_what_a_full_recompute_in_pytorch_says(model):
     reply = model.generate(PROMPT, greedy(max_new_tokens=10))
     assert list(reply.token_ids) == expected
     assert reply.text == tokenizer().decode(expected)
+
+
+def test_a_portable_file_with_heads_of_any_size_loads_and_answers(tmp_path):
+    config = ModelConfig(vocab_size=272, block_size=48, n_layer=2, n_head=2, n_embd=20)
+    assert config.head_dim % 8
+    model = edgegpt.load(tiny_file(tmp_path, contract.PORTABLE, config))
+    expected: list[int] = []
+    for _ in range(10):
+        logits = torch_logits(tokenizer().encode_prompt(PROMPT) + expected, config)
+        expected.append(int(logits[:270].argmax()))
+    assert list(model.generate(PROMPT, greedy(max_new_tokens=10)).token_ids) == expected
 
 
 def test_the_pieces_join_to_the_text_and_say_where_they_stand(model):
@@ -331,6 +343,29 @@ def test_closing_a_finished_stream_changes_nothing():
     stream.close()
     assert stream.reply is reply
     assert reply.finish_reason == "eos"
+
+
+@pytest.mark.parametrize("end", ["result", "close", "cancel"])
+def test_the_callers_event_is_only_read(end):
+    cancel = threading.Event()
+    script = Script(PROMPT, "abc")
+    with script.generator.stream(PROMPT, GREEDY, cancel=cancel) as stream:
+        next(stream)
+        getattr(stream, end)()
+        assert stream.result().finish_reason == ("eos" if end == "result" else "cancelled")
+    assert not cancel.is_set()
+    assert script.generator.generate(PROMPT, GREEDY, cancel=cancel).text == "abc"
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_ctrl_c_cancels_a_stream_and_the_next_request_works(step):
+    script = Script(PROMPT, "abcdef")
+    break_at(script, step, KeyboardInterrupt())
+    stream = script.generator.stream(PROMPT, GREEDY)
+    with pytest.raises(KeyboardInterrupt):
+        stream.result()
+    assert (stream.reply.text, stream.reply.finish_reason) == ("abcdef"[:step], "cancelled")
+    assert script.generator.generate(PROMPT, GREEDY).text == "abcdef"
 
 
 def test_a_loop_that_breaks_frees_the_cache_for_the_next_request(model):

@@ -23,6 +23,7 @@ LAYERS: dict[str, set[str]] = {
         "atomic",
         "contract",
         "deadline",
+        "fair_lock",
         "onnx_metadata",
         "ort_session",
         "pairs",
@@ -50,7 +51,7 @@ HIGHEST_FOR_WORKSTATION = RANK["tokenizer"]
 
 # What keeps text, files and threads out of the inner loop.
 ENGINE_NEVER_LOADS = {"artifact", "tokenizer", "generator", "session", "turn", "stop"}
-ENGINE_PARTS = {"engine", "kv_cache", "sampling", "step"}
+ENGINE_PARTS = {"engine", "fair_lock", "kv_cache", "sampling", "step"}
 
 # Library -> the only places that import it, as path prefixes from the root.
 LIBRARIES = {
@@ -242,7 +243,7 @@ def test_the_engine_and_the_exporter_meet_in_the_contract_alone() -> None:
         str(found)
         for found in IMPORTS
         if found.file.startswith("export/")
-        and module_of(found.module) in {"kv_cache", "step", "session", "turn"}
+        and module_of(found.module) in {"engine", "generator", "kv_cache", "step", "session", "turn"}
     ]
     assert not wrong
 
@@ -266,3 +267,14 @@ def test_every_requirement_is_a_lower_bound_only() -> None:
         if not line.startswith("edgegpt["):
             assert ">=" in line, line
             assert not any(sign in line for sign in ("<", "==", "~", "!", ",")), line
+
+
+def test_every_error_that_a_user_may_meet_is_at_home_in_errors() -> None:
+    elsewhere = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in SOURCES
+        if path.is_relative_to(ROOT / "edgegpt") and path.name != "errors.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Error") for base in node.bases)
+    ]
+    assert not elsewhere

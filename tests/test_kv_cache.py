@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from edgegpt.kv_cache import CacheError, KVCache
+from edgegpt.errors import CacheError
+from edgegpt.kv_cache import KVCache
 
 
 def cache_of(length: int) -> KVCache:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgegpt.errors import ConfigError
+from edgegpt.errors import ConfigError, OverloadedError
 from edgegpt.request_queue import RequestQueue
 from edgegpt.sampling import SamplingParams
-from edgegpt.ticket import OverloadedError, Request, Ticket
+from edgegpt.ticket import Request, Ticket
 
 
 def ticket(priority=0, deadline_ms=None):

@@ -20,7 +20,7 @@ from edgegpt.sampling import (
     draw,
     filtered_weights,
     keep_top_p,
-    new_generator,
+    new_rng,
     penalise_repetition,
     sample,
     scale,
@@ -238,7 +238,7 @@ def test_a_weight_of_zero_is_never_drawn(weights, roll):
 def test_draws_follow_the_probabilities():
     logits = np.array([0, 1, 2, 3, -1, 0.5, 1.5, 2.5, -0.5, 0], np.float32)
     params = SamplingParams(temperature=1.3, seed=11)
-    rng, n = new_generator(params), 20_000
+    rng, n = new_rng(params), 20_000
     counts = np.bincount([sample(logits, params, rng) for _ in range(n)], minlength=logits.size)
     expected = np.exp(logits / 1.3) / np.exp(logits / 1.3).sum() * n
     chi_square = ((counts - expected) ** 2 / expected).sum()
@@ -250,7 +250,7 @@ def test_the_same_seed_draws_the_same_and_no_seed_draws_anew():
 
     def draws(seed):
         params = SamplingParams(seed=seed)
-        rng = new_generator(params)
+        rng = new_rng(params)
         return [sample(logits, params, rng) for _ in range(8)]
 
     assert draws(5) == draws(5)

@@ -6,11 +6,10 @@ from serving import ANSWER, PROMPT, SOON, Held, ended_as
 from tiny_files import tiny_file
 
 import edgegpt
-from edgegpt.errors import PromptError, TokenizerError
+from edgegpt.errors import OverloadedError, PreemptedError, PromptError, TokenizerError
 from edgegpt.reply import Piece
 from edgegpt.sampling import SamplingParams
 from edgegpt.server import GenerationServer
-from edgegpt.ticket import OverloadedError, PreemptedError
 
 NOTHING = type(None)
 WHOLE = (ANSWER, "eos", NOTHING)
@@ -209,8 +208,8 @@ def test_the_time_of_a_prompt_is_predicted_from_the_steps_before(held, clock):
     held.release()
     held.script.before_step = lambda n_tokens: setattr(clock, "now", clock.now + 0.002 * n_tokens)
     held.script.generator.warm_up()
-    assert 2 <= held.server.predicted_ms(1) <= 4
-    assert 80 <= held.server.predicted_ms(40) <= 160
+    assert held.server.predicted_ms(1) == pytest.approx(2)
+    assert held.server.predicted_ms(40) == pytest.approx(80)
     count = held.server.count_tokens("x" * 39)
     assert (count.tokens, count.remaining) == (40, 8)
     assert count.predicted_ttft_ms == held.server.predicted_ms(40)

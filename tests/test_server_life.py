@@ -10,12 +10,16 @@ import pytest
 from scripted import Script, greedy
 from serving import ANSWER, PROMPT, SOON, Held, ended_as
 
-from edgegpt.engine import EngineError
-from edgegpt.errors import ConfigError, PromptError
+from edgegpt.errors import (
+    ConfigError,
+    EngineError,
+    NotActiveError,
+    PreemptedError,
+    PromptError,
+    SessionError,
+)
 from edgegpt.server import GenerationServer
 from edgegpt.server_statistics import LAST_REQUESTS, LAST_TOKENS, OUTCOMES
-from edgegpt.session import SessionError
-from edgegpt.ticket import NotActiveError, PreemptedError
 
 NOTHING = type(None)
 WHOLE = (ANSWER, "eos", NOTHING)

@@ -2,8 +2,7 @@ import pytest
 from scripted import Script, greedy
 
 from edgegpt import session_store
-from edgegpt.errors import ConfigError
-from edgegpt.session import SessionError
+from edgegpt.errors import ConfigError, SessionError
 from edgegpt.session_store import SessionStore
 
 SHORT = greedy(max_new_tokens=2)

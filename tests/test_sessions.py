@@ -6,10 +6,8 @@ from scripted import GREEDY, Script, greedy
 from tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
-from edgegpt.engine import EngineError
-from edgegpt.errors import PromptError
+from edgegpt.errors import EngineError, PromptError, SessionError
 from edgegpt.sampling import SamplingParams
-from edgegpt.session import SessionError
 
 TURNS = ["go left", "stop", "turn 5"]
 SHORT = greedy(max_new_tokens=4)
@@ -252,6 +250,46 @@ def test_a_stream_made_before_another_turn_is_refused(model):
     with pytest.raises(SessionError, match="has moved on"):
         next(stale)
     assert session.n_turns == 1
+
+
+@pytest.mark.parametrize("how", ["closed", "ended"])
+def test_a_stream_made_while_another_turn_is_at_work_waits_for_what_becomes_of_it(model, how):
+    session = model.new_session()
+    session.generate(TURNS[0], SHORT)
+    before = session.token_ids
+    first = session.stream(TURNS[1], greedy(max_new_tokens=20))
+    for _ in range(4):
+        next(first)
+    second = session.stream(TURNS[2], SHORT)
+    if how == "ended":
+        first.result()
+        with pytest.raises(SessionError, match="has moved on"):
+            second.result()
+        return
+    first.close()
+    reply = second.result()
+    ids = [*before, *tokenizer().encode_prompt(TURNS[2])]
+    assert list(reply.token_ids) == torch_greedy(ids, 4, 270)
+    assert reply.usage.cached_tokens == len(before) - 1
+    assert session.token_ids == (*ids, *reply.token_ids)
+    assert_cache_equals_recompute(session)
+
+
+def test_ctrl_c_in_a_turn_leaves_the_session_as_it_was():
+    script = Script("go", "abc")
+    session = script.generator.new_session()
+    session.generate("go", greedy(max_new_tokens=2))
+    before = state(session)
+
+    def before_step(n_tokens):
+        script.before_step = lambda n_tokens: None
+        raise KeyboardInterrupt
+
+    script.before_step = before_step
+    with pytest.raises(KeyboardInterrupt):
+        session.generate("on", GREEDY)
+    assert state(session) == before
+    session.generate("on", SHORT)
 
 
 def test_a_session_says_what_its_cache_costs(model):

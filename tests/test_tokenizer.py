@@ -265,6 +265,79 @@ def test_a_file_that_is_no_tokenizer_of_ours_is_refused(tmp_path: Path, text: st
     assert reason in str(error.value)
 
 
+REPLACED = {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}
+PRECOMPILED = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+SPLIT = {"type": "Split", "pattern": {"Regex": " "}, "behavior": "Isolated", "invert": False}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+END = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+TEMPLATE = {"type": "TemplateProcessing", "pair": [], "single": [END]}
+UNDEFINED = {**TEMPLATE, "special_tokens": {}}
+BEYOND = {"</s>": {"id": "</s>", "ids": [90_000], "tokens": ["</s>"]}}
+
+
+def sequence(*parts: object, of: str = "pretokenizers") -> dict[str, object]:
+    return {"type": "Sequence", of: parts}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"normalizer": {"type": "NFC"}}, "it has the normalizer NFC"),
+        ({"normalizer": PRECOMPILED}, "it has the normalizer Precompiled"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [REPLACED]}}, "it has the normalizer Sequence"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "it has the pre_tokenizer Whitespace"),
+        ({"pre_tokenizer": sequence(SPLIT, sequence({"type": "Bert"}))}, "it has the pre_tokenizer Bert"),
+        ({"pre_tokenizer": [SPLIT]}, "it has the pre_tokenizer list"),
+        ({"pre_tokenizer": {"add_prefix_space": True}}, "it has the pre_tokenizer None"),
+        ({"pre_tokenizer": sequence({**SPLIT, "behavior": "Removed"}, BYTES)}, "removes what it splits at"),
+        ({"post_processor": {"type": "BertProcessing"}}, "it has the post_processor BertProcessing"),
+        ({"post_processor": UNDEFINED}, "asks for the token '</s>'"),
+        ({"post_processor": sequence(UNDEFINED, of="processors")}, "the token '</s>'"),
+        ({"post_processor": {**TEMPLATE, "special_tokens": BEYOND}}, "the token id 90000"),
+        ({"model": {**json.loads(TOKENIZERS["gpt2"].to_json())["model"], "dropout": 0.5}}, "dropout 0.5"),
+    ],
+    ids=str,
+)
+def test_a_part_that_changes_texts_or_is_damaged_is_refused(
+    changes: dict[str, object], reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TokenizerError) as error:
+        Tokenizer.from_json(changed(**changes), "here")
+    assert str(error.value).startswith("here")
+    assert reason in str(error.value)
+    assert capfd.readouterr().err == ""  # the library's panics print a stack
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pre_tokenizer": sequence(SPLIT, BYTES)},
+        {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}},
+        {"post_processor": None},
+    ],
+    ids=str,
+)
+def test_the_parts_of_gpt2_s_own_tokenizer_are_taken(changes: dict[str, object]) -> None:
+    tokenizer = Tokenizer.from_json(changed(**changes))
+    assert tokenizer.decode(tokenizer.encode(" go to 漢字")) == " go to 漢字"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"normalizer":' * 100_000, changed(model=[[[]]])])
+def test_a_damaged_file_is_one_short_line(text: str) -> None:
+    with pytest.raises(TokenizerError, match=r"here is not a tokenizer\.json") as error:
+        Tokenizer.from_json(text, "here")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_a_panic_of_the_library_is_an_error_like_others(capfd: pytest.CaptureFixture[str]) -> None:
+    endless = {**SPLIT, "pattern": {"Regex": "(a+)+$|(.+)+#"}}
+    tokenizer = Tokenizer.from_json(changed(pre_tokenizer=sequence(endless, BYTES)))
+    with pytest.raises(TokenizerError, match="the text cannot be split into tokens: Onig"):
+        tokenizer.encode("a" * 5000 + "b")
+    capfd.readouterr()  # the library prints its own stack
+
+
 def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "none", tmp_path, tmp_path / "binary"):

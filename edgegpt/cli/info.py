@@ -58,8 +58,10 @@ def _verified(evidence: dict[str, Any]) -> str:
     rows = evidence.get("rows", [])
     if not rows:
         return "no evidence in the file"
-    worst = max(row["max_abs"] for row in rows)
-    lengths = ", ".join(str(row["length"]) for row in rows)
-    return (
-        f"max abs difference from PyTorch {worst:.1e} at lengths {lengths}; {', '.join(evidence['checks'])}"
-    )
+    try:
+        worst = max(float(row["max_abs"]) for row in rows)
+        lengths = ", ".join(str(row["length"]) for row in rows)
+        checks = ", ".join(evidence["checks"])
+    except (TypeError, ValueError, LookupError, ArithmeticError):
+        return "the evidence in the file is damaged"
+    return f"max abs difference from PyTorch {worst:.1e} at lengths {lengths}; {checks}"

@@ -11,14 +11,14 @@ from onnx import ModelProto
 from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.contract import ENGINE, META_EVIDENCE, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
-from edgegpt.ort_session import open_session
+from edgegpt.ort_session import check_file_name, open_session
 from edgegpt_export.evidence import Evidence
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.limits import LIMITS
 from edgegpt_export.portable import build_portable_graph
 from edgegpt_export.sampling_defaults import read_sampling
 from edgegpt_export.save import data_path, staged, write_model
-from edgegpt_export.stamp import add_metadata, append_metadata, metadata
+from edgegpt_export.stamp import add_metadata, append_metadata, metadata, seal
 from edgegpt_export.verify import OnStep, verify
 
 
@@ -82,6 +82,7 @@ def export_checkpoint(
         if evidence.failures:
             raise VerificationError(f"{out} is not made: " + "; ".join(evidence.failures))
         append_metadata(temporary, {META_EVIDENCE: evidence.to_json()})
+        seal(temporary)
     size = sum(path.stat().st_size for path in (out, data_path(out)) if path.exists())
     return ExportReport(out, size, evidence, seconds)
 
@@ -104,6 +105,7 @@ def _check_request(out: Path, target: str, precision: str) -> None:
         raise ArtifactError(f"the output file must end in .onnx, got {out}")
     if not out.parent.is_dir():
         raise ArtifactError(f"{out} cannot be written: the folder {out.parent} does not exist")
+    check_file_name(out.absolute())
 
 
 @contextmanager

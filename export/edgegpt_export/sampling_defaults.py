@@ -1,14 +1,15 @@
 """The sampling defaults that a checkpoint may bring: sampling.yaml."""
 
-import difflib
+import reprlib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from edgegpt.checkpoint import SAMPLING
 from edgegpt.errors import ConfigError, SamplingError
 from edgegpt.sampling import SamplingParams
-from edgegpt.yaml_file import read_yaml
+from edgegpt.yaml_file import nearest, read_yaml
+
+SAMPLING: Final = "sampling.yaml"
 
 
 def read_sampling(folder: Path) -> dict[str, Any]:
@@ -19,17 +20,18 @@ def read_sampling(folder: Path) -> dict[str, Any]:
         SamplingError: a value is outside its range.
     """
     path = folder / SAMPLING
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return {}
     mapping = read_yaml(path)
     names = [field.name for field in fields(SamplingParams)]
     for key in mapping:
         if key not in names:
-            near = difflib.get_close_matches(str(key), names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}"
-            raise ConfigError(f"{path}: unknown key {key!r}, {hint}")
+            raise ConfigError(f"{path}: unknown key {reprlib.repr(key)}{nearest(key, names)}")
     try:
         SamplingParams(**mapping)
     except SamplingError as e:
         raise SamplingError(f"{path}: {e}") from e
+    if not isinstance(mapping.get("stop", []), str | list):  # YAML has sets too, JSON does not
+        stop = reprlib.repr(mapping["stop"])
+        raise SamplingError(f"{path}: stop must be a string or a list of strings, got {stop}")
     return mapping

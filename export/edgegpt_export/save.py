@@ -10,7 +10,9 @@ is told by the sha256 in its metadata, and its old data is still in the hidden f
 import hashlib
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ from edgegpt import contract
 from edgegpt_export.stamp import add_metadata
 
 _ALIGNMENT: Final = 4096  # a tensor begins on a page of its own, so that it can be mapped
+# Requests to end that would end the process at once; Windows has no SIGHUP.
+_ENDING: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _SMALL: Final = 1024  # bytes; constants stay in the .onnx, where onnxruntime can read shapes from them
 
 
@@ -34,28 +38,50 @@ def data_path(path: Path) -> Path:
 def staged(path: Path) -> Iterator[Path]:
     """Give a path to write, with `data_path` of it too; both take their final names when the block succeeds.
 
-    On any exception what was written goes and an older `path` and its data stay as they were.
+    On any exception what was written goes and an older `path` and its data stay as they were; so they
+    do when the process is asked to end.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        temporary = folder / path.name
-        yield temporary
-        _rename_both(temporary, path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with _signals_raise():
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            temporary = folder / path.name
+            yield temporary
+            _rename_both(temporary, path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_model(model: ModelProto, path: Path) -> None:
     """Write a model, and its weights to `data_path(path)` when they exceed contract.EXTERNAL_DATA_BYTES.
 
     In that case the tensors are moved out of `model`, which then refers to the data file, and
-    the sha256 of that file joins the metadata.
+    the name and the sha256 of that file join the metadata.
     """
     tensors = [tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= _SMALL]
     if sum(len(tensor.raw_data) for tensor in tensors) > contract.EXTERNAL_DATA_BYTES:
         digest = _move_out(tensors, data_path(path))
-        add_metadata(model, {contract.META_DATA_SHA256: digest})
+        add_metadata(
+            model, {contract.META_DATA_FILE: data_path(path).name, contract.META_DATA_SHA256: digest}
+        )
     path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, where they would just kill.
+
+    Outside the main thread, where Python handles no signals, nothing changes.
+    """
+    deadly = []
+    if threading.current_thread() is threading.main_thread():
+        deadly = [number for number in _ENDING if signal.getsignal(number) == signal.SIG_DFL]
+    for number in deadly:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in deadly:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _move_out(tensors: list[TensorProto], path: Path) -> str:

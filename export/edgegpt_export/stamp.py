@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from edgegpt import __version__, contract
 from edgegpt.checkpoint import Checkpoint
+from edgegpt.onnx_metadata import file_sha256, metadata_entry
 
 
 def metadata(
@@ -55,3 +56,10 @@ def append_metadata(path: Path, entries: Mapping[str, str]) -> None:
     add_metadata(addition, entries)
     with path.open("ab") as file:
         file.write(addition.SerializeToString(deterministic=True))
+
+
+def seal(path: Path) -> None:
+    """Append the sha256 of the file so far, by which whoever opens it finds damage; nothing may follow."""
+    entry = metadata_entry(contract.META_FILE_SHA256, file_sha256(path))
+    with path.open("ab") as file:
+        file.write(entry)

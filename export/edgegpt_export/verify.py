@@ -55,9 +55,9 @@ def verify_file(
         ArtifactError: the file is missing, damaged, foreign or of a precision that is not known.
         CheckpointError, ConfigError, TokenizerError: the checkpoint is not valid.
     """
-    path = Path(path)
     source = "the checkpoint" if isinstance(checkpoint, Checkpoint) else str(checkpoint)
     artifact = open_artifact(path)
+    path = artifact.path
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = load_checkpoint(checkpoint)
     _check_origin(artifact, checkpoint, source)

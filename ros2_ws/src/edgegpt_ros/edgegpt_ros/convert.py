@@ -5,11 +5,19 @@ from typing import Any
 
 from edgegpt_msgs.msg import ErrorCode, GenerationOptions, GenerationStats
 
-from edgegpt.errors import EdgeGPTError, PromptError, SamplingError, TokenizerError
+from edgegpt.errors import (
+    EdgeGPTError,
+    NotActiveError,
+    OverloadedError,
+    PreemptedError,
+    PromptError,
+    SamplingError,
+    SessionError,
+    TokenizerError,
+)
 from edgegpt.reply import FinishReason, Timing, Usage
 from edgegpt.sampling import SamplingParams
-from edgegpt.session import SessionError
-from edgegpt.ticket import NotActiveError, Outcome, OverloadedError, PreemptedError
+from edgegpt.ticket import Outcome
 from edgegpt_ros.wire import wire
 
 _INVALID = (PromptError, SamplingError, SessionError, TokenizerError)
@@ -66,7 +74,10 @@ def code_of(error: EdgeGPTError | None) -> int:
 
 def stats_of(usage: Usage, timing: Timing) -> GenerationStats:
     """Counts and milliseconds as a message."""
-    return GenerationStats(**vars(usage), **vars(timing))
+    milliseconds = {
+        name: float(value) for name, value in vars(timing).items()
+    }  # a message takes no int for it
+    return GenerationStats(**vars(usage), **milliseconds)
 
 
 def params_of(options: Any, own: SamplingParams) -> SamplingParams:
@@ -115,7 +126,8 @@ def refuse_constraints(options: GenerationOptions) -> None:
     for name in ("schema", "regex", "choices"):
         if value := getattr(options, name):
             raise SamplingError(
-                f"this node cannot hold answers to a constraint yet, got {name} {str(value)[:40]!r}; leave it empty"
+                f"this node cannot hold answers to a constraint yet, got {name} {str(value)[:40]!r}; "
+                "leave it empty"
             )
 
 

@@ -17,7 +17,12 @@ class DeferredActionServer(ActionServer):
     """An action server that begins a goal with `begin(goal)` and ends it when `finish` is called."""
 
     def __init__(
-        self, node: Node, action_type: Any, name: str, begin: Callable[[ServerGoalHandle], None], **options: Any
+        self,
+        node: Node,
+        action_type: Any,
+        name: str,
+        begin: Callable[[ServerGoalHandle], None],
+        **options: Any,
     ) -> None:
         self._begin = begin
         super().__init__(node, action_type, name, lambda goal: action_type.Result(), **options)
@@ -27,14 +32,14 @@ class DeferredActionServer(ActionServer):
         self._begin(goal)
 
     def finish(self, goal: ServerGoalHandle, conclude: Callable[[ServerGoalHandle], Any]) -> None:
-        """Have the executor call conclude(goal), which ends the goal and returns its result; from any thread."""
+        """Have the executor call conclude(goal), which ends it and returns its result; from any thread."""
         super().notify_execute(goal, conclude)
 
 
 def create_deferred_service(
     node: Node, service_type: Any, name: str, begin: Callable[[Any, Callable[[Any], None]], None]
 ) -> Any:
-    """A service whose requests are begun with `begin(request, respond)`; respond(response) may come at any time."""
+    """A service that calls `begin(request, respond)`; respond(response) may be called at any time."""
     service = node.create_service(service_type, name, lambda request, _: request)
     send_now = service.send_response
 

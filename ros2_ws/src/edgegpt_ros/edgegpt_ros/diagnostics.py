@@ -41,7 +41,10 @@ class Diagnostics:
         elif statistics is None or statistics.state != "active":
             status.level, status.message = DiagnosticStatus.WARN, f"the node is {self._requests.state}"
         elif misses > self._misses:
-            status.level, status.message = DiagnosticStatus.WARN, f"{misses - self._misses} deadlines missed lately"
+            status.level, status.message = (
+                DiagnosticStatus.WARN,
+                f"{misses - self._misses} deadlines missed lately",
+            )
         else:
             status.level, status.message = DiagnosticStatus.OK, "busy" if statistics.busy else "idle"
         self._misses = misses

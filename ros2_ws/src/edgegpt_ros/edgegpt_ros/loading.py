@@ -44,8 +44,8 @@ def load_model(
     engine = Engine.from_artifact(artifact, capacity=capacity or None)
     if engine.capacity > tokens_depth:
         raise ConfigError(
-            f"the context of {engine.capacity} tokens is above tokens_depth {tokens_depth}, so chunks could be "
-            "lost; raise tokens_depth or lower capacity"
+            f"the context of {engine.capacity} tokens is above tokens_depth {tokens_depth}, so chunks could "
+            "be lost; raise tokens_depth or lower capacity"
         )
     generator = TextGenerator(engine, artifact.tokenizer, artifact.sampling)
     generator.warm_up()
@@ -76,7 +76,8 @@ def check_budget(limits: Budget, artifact: Artifact, engine: Engine, logger: Rcu
     timed = [name for name in ("load_ms", "ttft_ms", "token_ms") if getattr(limits, name) is not None]
     if timed:
         logger.info(
-            f"the budget {limits.name!r} is met; its {', '.join(timed)} are not judged here but by `edgegpt check`"
+            f"the budget {limits.name!r} is met; its {', '.join(timed)} are not judged here "
+            "but by `edgegpt check`"
         )
 
 

@@ -4,22 +4,19 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-
-# rclpy and onnxruntime take half a second to import; a signal until then must not end in a traceback,
-# so `main` sets its handlers first and imports them afterwards.
+from collections.abc import Callable, Sequence
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    sys.exit(serve(args, stop))
+    # rclpy and onnxruntime take half a second to import, and until there is a node there is nothing to
+    # end in order.
+    _on_signal(lambda: os._exit(0))
+    sys.exit(serve(args))
 
 
-def serve(args: Sequence[str] | None, stop: threading.Event) -> int:
-    """Run the node until `stop` is set; the process's exit code."""
+def serve(args: Sequence[str] | None) -> int:
+    """Run the node until a signal; the process's exit code."""
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
@@ -36,6 +33,8 @@ def serve(args: Sequence[str] | None, stop: threading.Event) -> int:
     except Exception as error:
         print(f"edgegpt cannot start: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    stop = threading.Event()
+    _on_signal(stop.set)
     # One thread: nothing here waits for the model, and a second one costs a third more latency.
     executor = SingleThreadedExecutor()
     executor.add_node(node)
@@ -51,7 +50,7 @@ def serve(args: Sequence[str] | None, stop: threading.Event) -> int:
         executor.create_task(done.set)
         done.wait(0.2)
     end.set()
-    executor.wake()
+    executor.create_task(lambda: None)  # spin_once returns after work only, not when merely woken
     thread.join(0.5)
     if thread.is_alive():  # it loads a model, which nothing can interrupt
         sys.stdout.flush()
@@ -60,6 +59,11 @@ def serve(args: Sequence[str] | None, stop: threading.Event) -> int:
     node.destroy_node()
     rclpy.shutdown()
     return 0
+
+
+def _on_signal(do: Callable[[], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: do())
 
 
 def _spin(executor, end: threading.Event, node) -> None:  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import options_of
 from edgegpt_ros.diagnostics import Diagnostics
 from edgegpt_ros.doors.complete import open_complete
-from edgegpt_ros.doors.count_tokens import open_count_tokens
+from edgegpt_ros.doors.count_tokens import CountTokensService
 from edgegpt_ros.doors.generate import GenerateAction
 from edgegpt_ros.doors.prompt import open_prompt
 from edgegpt_ros.lifecycle import refuse_invalid_transitions
@@ -45,7 +45,7 @@ class GeneratorNode(LifecycleNode):
         self._diagnostics = Diagnostics(self, self._requests)
         self._generate = GenerateAction(self, self._requests)
         open_complete(self, self._requests)
-        open_count_tokens(self, self._requests)
+        self._count_tokens = CountTokensService(self, self._requests)
         open_prompt(self, self._requests)
         if problem := self._parameters_of.problem:
             self.get_logger().error(problem)
@@ -58,7 +58,13 @@ class GeneratorNode(LifecycleNode):
     def close(self) -> None:
         """End all work; the doors stay open and say so."""
         self._requests.state = "shutting down"
+        self._count_tokens.close()
         self._free()
+
+    def destroy_node(self) -> None:
+        """Leave the graph at once; what holds on to the node would let it linger for the others."""
+        self._generate.destroy()
+        super().destroy_node()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the model that the parameters name; fails with a sentence in the log and the diagnostics."""

@@ -33,9 +33,15 @@ class Entry:
 
 PARAMETERS: Final = (
     Entry("autostart", True, "read-only", "Configure and activate at the start."),
-    Entry("tokens_depth", 4096, "read-only", "Chunks that the topic `tokens` keeps for a slow reader.", (1, 100_000)),
+    Entry(
+        "tokens_depth",
+        4096,
+        "read-only",
+        "Chunks that the topic `tokens` keeps for a slow reader.",
+        (1, 100_000),
+    ),
     Entry("model", "", "unconfigured", "Path of the .onnx file made by `edgegpt export`."),
-    Entry("budget", "", "unconfigured", "Path of a budget file that the model must stay within; empty: none."),
+    Entry("budget", "", "unconfigured", "Path of a budget file for the model; empty: none."),
     Entry("threads", 1, "unconfigured", "CPU threads for one call of the model.", (1, 64)),
     Entry(
         "capacity",
@@ -58,14 +64,28 @@ PARAMETERS: Final = (
         "Bytes that the caches of all sessions may take together; 0: no sessions.",
         (0, 2**62),
     ),
-    Entry("session_ttl_s", 600.0, "unconfigured", "Seconds after which an unused session ends.", (0.001, 1e9)),
+    Entry(
+        "session_ttl_s", 600.0, "unconfigured", "Seconds after which an unused session ends.", (0.001, 1e9)
+    ),
     Entry("stream", True, "always", "Whether an answer is sent while it grows."),
-    Entry("chunk_ms", 20.0, "always", "Milliseconds between two chunks of an answer; 0: each token.", (0.0, 60_000.0)),
+    Entry(
+        "chunk_ms",
+        20.0,
+        "always",
+        "Milliseconds between two chunks of an answer; 0: each token.",
+        (0.0, 60_000.0),
+    ),
     Entry("max_new_tokens", -1, "always", "Tokens generated at most; -1: the model's own.", (-1, _INT32)),
-    Entry("temperature", -1.0, "always", "Divides the logits; 0: greedy; -1: the model's own.", (-1.0, 1000.0)),
+    Entry(
+        "temperature", -1.0, "always", "Divides the logits; 0: greedy; -1: the model's own.", (-1.0, 1000.0)
+    ),
     Entry("top_k", -1, "always", "Only so many likeliest tokens; 0: off; -1: the model's own.", (-1, _INT32)),
     Entry(
-        "top_p", -1.0, "always", "Only the likeliest tokens that hold it; 1: off; -1: the model's own.", (-1.0, 1.0)
+        "top_p",
+        -1.0,
+        "always",
+        "Only the likeliest tokens that hold it; 1: off; -1: the model's own.",
+        (-1.0, 1.0),
     ),
     Entry(
         "min_p",
@@ -81,9 +101,17 @@ PARAMETERS: Final = (
         "Above 1 makes tokens that were there less likely; 1: off; -1: the model's own.",
         (-1.0, 100.0),
     ),
-    Entry("seed", -1, "always", "Of every request; -2: a fresh one each; -1: the model's own.", (-2, 2**63 - 1)),
+    Entry(
+        "seed", -1, "always", "Of every request; -2: a fresh one each; -1: the model's own.", (-2, 2**63 - 1)
+    ),
     Entry("stop", [], "always", "Strings that end an answer; ['']: none; []: the model's own."),
-    Entry("deadline_ms", -1.0, "always", "Milliseconds for a request; 0: no limit; -1: the model's own.", (-1.0, 1e9)),
+    Entry(
+        "deadline_ms",
+        -1.0,
+        "always",
+        "Milliseconds a request may take; 0: any; -1: the model's own.",
+        (-1.0, 1e9),
+    ),
 )
 
 
@@ -182,7 +210,7 @@ class Parameters:
         if self._configured:
             for name, value in new.items():
                 if _ENTRIES[name].change == "unconfigured" and value != self._node.get_parameter(name).value:
-                    return f"{name} can be changed only while the node is unconfigured, got {value!r}; clean up first"
+                    return f"{name} can be changed only while the node is unconfigured, got {value!r}"
         return ""
 
     def _refusal(self, values: Mapping[str, Any]) -> str:
@@ -191,7 +219,7 @@ class Parameters:
             return f"overload must be one of {', '.join(get_args(Overload))}, got {values['overload']!r}"
         capacity, depth, most = values["capacity"], values["tokens_depth"], values["max_new_tokens"]
         if capacity > depth:
-            return f"capacity must not be above tokens_depth, or chunks could be lost, got {capacity} and {depth}"
+            return f"capacity must not be above tokens_depth, or chunks get lost, got {capacity} and {depth}"
         if 0 < capacity <= most:
             return f"max_new_tokens must be below capacity, got {most} and {capacity}"
         try:
@@ -238,7 +266,9 @@ def _descriptor(entry: Entry) -> ParameterDescriptor:
     if entry.range is not None:
         low, high = entry.range
         if isinstance(entry.default, float):
-            descriptor.floating_point_range = [FloatingPointRange(from_value=float(low), to_value=float(high))]
+            descriptor.floating_point_range = [
+                FloatingPointRange(from_value=float(low), to_value=float(high))
+            ]
         else:
             descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high), step=1)]
     return descriptor

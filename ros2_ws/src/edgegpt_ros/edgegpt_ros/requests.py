@@ -7,12 +7,11 @@ from typing import Any
 from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from edgegpt.engine import EngineError
-from edgegpt.errors import EdgeGPTError, SamplingError
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError
 from edgegpt.sampling import SamplingParams
 from edgegpt.server import GenerationServer
 from edgegpt.short_cause import short_cause
-from edgegpt.ticket import NotActiveError, Ticket
+from edgegpt.ticket import Ticket
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
 

@@ -33,6 +33,10 @@ class GenerateAction:
             result_timeout=RESULT_TIMEOUT_S,
         )
 
+    def destroy(self) -> None:
+        """Close the door; destroying the node does not."""
+        self._server.destroy()
+
     def _begin(self, goal: ServerGoalHandle) -> None:
         key = bytes(goal.goal_id.uuid)
 

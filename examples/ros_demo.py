@@ -1,0 +1,134 @@
+"""The last act of the demo: the node, an instruction through the topic and some through the action.
+
+ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# An own domain and loopback: the demo must not talk to a robot that is in the same network.
+os.environ["ROS_DOMAIN_ID"] = os.environ.get("EDGEGPT_DEMO_DOMAIN_ID", "87")
+os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+
+import rclpy
+from edgegpt_msgs.msg import ErrorCode
+from edgegpt_ros.client import Answer, GeneratorClient, RefusedError
+from rclpy.node import Node
+from rich.console import Console
+from rich.table import Table
+from std_msgs.msg import String
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "runs" / "demo" / "rover.onnx"
+GENERATOR = ROOT / "ros2_ws" / "install" / "edgegpt_ros" / "lib" / "edgegpt_ros" / "generator"
+SPOKEN = "drive forward two metres"
+INSTRUCTIONS = [
+    "turn left 90 degrees and then go 50 cm forward",
+    "go to the kitchen, then pick up the red cup",
+    "back up six feet, wait half a minute, then follow me",
+]
+SECONDS = 10  # after which something is wrong
+
+console = Console(highlight=False)
+
+
+def say(node: Node, text: str) -> tuple[str, float]:
+    """Publish on `prompt`, and wait for `response`: its text, and milliseconds."""
+    heard: list[str] = []
+    node.create_subscription(String, "response", lambda message: heard.append(message.data), 10)
+    prompts = node.create_publisher(String, "prompt", 10)
+    end = time.monotonic() + SECONDS
+    while not (prompts.get_subscription_count() and node.count_publishers("response")):
+        if time.monotonic() > end:
+            sys.exit("the node's topics did not appear")
+        time.sleep(0.01)
+    time.sleep(0.2)  # until the node knows our subscription too
+    began = time.perf_counter()
+    prompts.publish(String(data=text))
+    while not heard and time.monotonic() < end:
+        rclpy.spin_once(node, timeout_sec=0.1)
+    if not heard:
+        sys.exit("no response came")
+    return heard[0], (time.perf_counter() - began) * 1000
+
+
+def watch(client: GeneratorClient, text: str) -> tuple[Answer, int, float, float]:
+    """Send a goal and print the answer while it grows: answer, pieces, first and whole milliseconds."""
+    console.print(f"[bold]generate[/bold] <- {text}\n[bold]tokens[/bold]   -> ", end="")
+    began = time.perf_counter()
+    first, pieces = 0.0, 0
+    pending = client.start(text)
+    for piece in pending:
+        first = first or (time.perf_counter() - began) * 1000
+        pieces += 1
+        console.print(piece, end="", markup=False)
+        console.file.flush()
+    answer = pending.result(SECONDS)
+    console.print()
+    return answer, pieces, first, (time.perf_counter() - began) * 1000
+
+
+def wait_until_active(client: GeneratorClient) -> None:
+    """The doors are open from the start, and say so when the model is not loaded yet."""
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            client.generate("stop", timeout_s=SECONDS)
+            return
+        except RefusedError as error:
+            if error.code != ErrorCode.NOT_ACTIVE or time.monotonic() > end:
+                sys.exit(str(error))
+            time.sleep(0.05)
+
+
+def act(file: Path) -> None:
+    """Ask a running node, and show what it took."""
+    rclpy.init()
+    node = Node("demo")
+    table = Table(title="From one process to the other and back, one engine thread", title_justify="left")
+    table.add_column("instruction", ratio=1)
+    for name in ("chunks", "first ms", "whole ms", "in the node ms"):
+        table.add_column(name, justify="right")
+    with GeneratorClient(node) as client:
+        if not client.wait_for_server(SECONDS):
+            sys.exit(f"the node did not come up with {file}")
+        wait_until_active(client)
+        text, taken = say(node, SPOKEN)
+        console.print(f"[bold]prompt[/bold]   <- {SPOKEN}\n[bold]response[/bold] -> ", end="")
+        console.print(text, markup=False)
+        table.add_row(f"{SPOKEN} (topic)", "", "", f"{taken:.1f}", "")
+        for instruction in INSTRUCTIONS:
+            answer, pieces, first, whole = watch(client, instruction)
+            own = answer.timing.total_ms
+            table.add_row(instruction, str(pieces), f"{first:.1f}", f"{whole:.1f}", f"{own:.1f}")
+    node.destroy_node()
+    rclpy.shutdown()
+    console.print(table)
+
+
+def demo() -> None:
+    """Start the node, ask it, and stop it."""
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    arguments = ["-p", f"model:={file}", "-p", "chunk_ms:=2.0", "--log-level", "warn"]
+    console.print(f"\n[bold]$ ros2 run edgegpt_ros generator --ros-args -p model:={file.name}[/bold]")
+    generator = subprocess.Popen([str(GENERATOR), "--ros-args", *arguments])
+    try:
+        act(file)
+    finally:
+        generator.send_signal(signal.SIGINT)
+        began = time.perf_counter()
+        try:
+            code = generator.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            generator.kill()
+            code = generator.wait()
+    console.print(f"SIGINT: the node ended in {time.perf_counter() - began:.1f} s, exit code {code}")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    demo()

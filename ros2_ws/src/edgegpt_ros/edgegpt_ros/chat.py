@@ -1,0 +1,73 @@
+"""A conversation in the terminal: `ros2 run edgegpt_ros chat`.
+
+Ctrl-C cancels the answer that is growing, or ends the chat; so do /quit and Ctrl-D. /new begins a new
+conversation. `--ros-args -r __ns:=/robot1` talks to the generator of robot1.
+"""
+
+import sys
+from collections.abc import Sequence
+from uuid import uuid4
+
+import rclpy
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from edgegpt_ros.client import ClientError, GeneratorClient
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Chat until the user has enough."""
+    sys.exit(_run(args))
+
+
+def _run(args: Sequence[str] | None) -> int:
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)  # Ctrl-C is ours
+    node = Node(f"edgegpt_chat_{uuid4().hex[:6]}")
+    try:
+        with GeneratorClient(node) as client:
+            if not client.wait_for_server(10.0):
+                print("no generator answers here; start one: ros2 run edgegpt_ros generator", file=sys.stderr)
+                return 2
+            _chat(client)
+    except KeyboardInterrupt:
+        print()
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown()
+    return 0
+
+
+def _chat(client: GeneratorClient) -> None:
+    prefix = f"chat-{uuid4().hex[:6]}"
+    number = 1
+    while True:
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            print()
+            return
+        if line == "/quit":
+            return
+        if line == "/new":
+            number += 1
+        elif line:
+            _answer(client, line, f"{prefix}-{number}")
+
+
+def _answer(client: GeneratorClient, prompt: str, session: str) -> None:
+    try:
+        pending = client.start(prompt, session=session)
+    except ValueError as error:
+        print(error)
+        return
+    try:
+        for text in pending:
+            print(text, end="", flush=True)
+        answer = pending.result()
+        timing = answer.timing
+        print(f"\n  [{answer.finish_reason}, first {timing.ttft_ms:.1f} ms, total {timing.total_ms:.1f} ms]")
+    except KeyboardInterrupt:
+        pending.cancel()
+        print("\n  [cancelled]")
+    except ClientError as error:
+        print(f"\n  [{error}]")

@@ -1,0 +1,60 @@
+"""The node's own `main` over an engine with faults; a program of the tests.
+
+In the environment: EDGEGPT_TEST_STEP_MS makes each token take longer, EDGEGPT_TEST_ENDLESS=1 lets the
+model never choose the end of text, and while EDGEGPT_TEST_FAIL names a file that exists, the sixth token
+of an answer fails and takes the file away. EDGEGPT_TEST_EXECUTOR=multi runs it under a
+MultiThreadedExecutor, for the benchmark that compares.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import rclpy.executors
+from edgegpt_ros.main import main
+
+from edgegpt.engine import Engine
+from edgegpt.errors import EngineError
+from edgegpt.generator import TextGenerator
+
+STEP_S = float(os.environ.get("EDGEGPT_TEST_STEP_MS", "0")) / 1000
+ENDLESS = os.environ.get("EDGEGPT_TEST_ENDLESS") == "1"
+FAIL = Path(os.environ.get("EDGEGPT_TEST_FAIL", "/nowhere"))
+
+make, prefill, decode = TextGenerator.__init__, Engine.prefill, Engine.decode_one_token
+
+
+def faulty_make(self, engine, tokenizer, *args, **options):
+    engine.eos_id, engine.calls = tokenizer.eos_id, 0
+    make(self, engine, tokenizer, *args, **options)
+
+
+def faulty_prefill(self, *args, **options):
+    self.calls = 0
+    return endless(self, prefill(self, *args, **options))
+
+
+def faulty_decode(self, *args, **options):
+    self.calls += 1
+    if STEP_S:
+        time.sleep(STEP_S)
+    if self.calls == 5 and FAIL.exists():
+        FAIL.unlink()
+        raise EngineError("injected by the test")
+    return endless(self, decode(self, *args, **options))
+
+
+def endless(engine, logits):
+    if ENDLESS and logits is not None:
+        logits[engine.eos_id] = np.finfo(np.float32).min / 1e20
+    return logits
+
+
+TextGenerator.__init__, Engine.prefill, Engine.decode_one_token = faulty_make, faulty_prefill, faulty_decode
+
+if os.environ.get("EDGEGPT_TEST_EXECUTOR") == "multi":
+    rclpy.executors.SingleThreadedExecutor = lambda: rclpy.executors.MultiThreadedExecutor(2)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""The doors of one active node, and what comes through them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from edgegpt_msgs.msg import ErrorCode, GenerationOptions, ModelInfo
+
+from .generator_process import GeneratorProcess
+from .peer import Peer, until
+from .workspace import environment, own_domain
+
+DRIVE = "drive forward two metres"
+
+
+@pytest.fixture(scope="module")
+def generator(model_file: Path) -> Iterator[tuple[GeneratorProcess, int]]:
+    parameters = {"model": model_file, "chunk_ms": 0}
+    with own_domain() as domain, GeneratorProcess(environment(domain), parameters) as process:
+        yield process, domain
+
+
+@pytest.fixture(scope="module")
+def peer(generator: tuple[GeneratorProcess, int]) -> Iterator[Peer]:
+    with Peer(generator[1]) as peer:
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+        yield peer
+
+
+@pytest.fixture(autouse=True)
+def node_lives(generator: tuple[GeneratorProcess, int], peer: Peer) -> Iterator[None]:
+    yield
+    assert generator[0].process.poll() is None
+    assert peer.complete(DRIVE).error_code == ErrorCode.OK
+
+
+def test_every_door_gives_the_same_answer(peer: Peer) -> None:
+    goal = peer.goal(DRIVE)
+    assert goal.end() == ("succeeded", "eos", ErrorCode.OK)
+    text = goal.result().text
+    assert json.loads(text)["commands"]
+    assert peer.complete(DRIVE).text == text
+    assert peer.say(DRIVE) == text
+
+
+def test_the_tokens_topic_and_the_result_hold_the_whole_text(peer: Peer) -> None:
+    goal = peer.goal(DRIVE)
+    text, chunks = goal.result().text, goal.chunks()
+    assert "".join(chunk.text for chunk in chunks) == text
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+    offsets = [len("".join(chunk.text for chunk in chunks[:n]).encode()) for n in range(len(chunks))]
+    assert [chunk.byte_offset for chunk in chunks] == offsets
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    # At most some is missing from the feedback; what came is the same.
+    assert {chunk.index: chunk.text for chunk in goal.feedback}.items() <= {
+        c.index: c.text for c in chunks
+    }.items()
+
+
+def test_a_request_may_ask_for_no_stream(peer: Peer) -> None:
+    goal = peer.goal(DRIVE, stream=0)
+    assert goal.result().text
+    assert peer.goal(DRIVE, stream=1).chunks()
+    assert not [chunk for chunk in peer.tokens if chunk.request_id == goal.id.hex]
+    assert not goal.feedback
+
+
+def test_the_stats_are_filled(peer: Peer) -> None:
+    stats = peer.complete(DRIVE).stats
+    assert stats.prompt_tokens > 0 < stats.completion_tokens
+    assert 0 < stats.token_p50_ms <= stats.token_p99_ms <= stats.token_max_ms
+    assert 0 < stats.prefill_ms <= stats.ttft_ms <= stats.total_ms
+
+
+def test_options_do_what_they_say(peer: Peer) -> None:
+    text = peer.complete(DRIVE).text
+    assert peer.complete(DRIVE, max_new_tokens=3).finish_reason == "length"
+    stopped = peer.complete(DRIVE, stop=["forward"])
+    assert (stopped.finish_reason, stopped.text) == ("stop", text.partition("forward")[0])
+    drawn = [peer.complete(DRIVE, temperature=3.0, seed=seed, max_new_tokens=20).text for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_session_goes_on_and_no_name_is_no_session(peer: Peer) -> None:
+    first = peer.complete(DRIVE, session="s").stats
+    second = peer.complete(DRIVE, session="s").stats
+    assert (first.cached_tokens, first.prompt_tokens) < (second.cached_tokens, second.prompt_tokens)
+    assert peer.count("stop", "s").remaining < peer.count("stop").remaining
+    assert peer.complete(DRIVE).stats.prompt_tokens == first.prompt_tokens
+
+
+def test_counting_tells_what_a_prompt_would_take(peer: Peer) -> None:
+    counted = peer.count(DRIVE)
+    assert counted.tokens == peer.complete(DRIVE).stats.prompt_tokens
+    assert counted.tokens + counted.remaining == peer.latest(ModelInfo, "model_info", latched=True).capacity
+    assert counted.predicted_ttft_ms > 0 < counted.predicted_token_ms
+    assert peer.count("drive " * 1000).remaining < 0
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"schema": '{"type": "object"}'}, "schema"),
+        ({"regex": "[0-9]+"}, "regex"),
+        ({"choices": ["yes", "no"]}, "choices"),
+        ({"temperature": -0.5}, "temperature"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"seed": -3}, "seed"),
+        ({"stream": 2}, "stream"),
+        ({"deadline_ms": float("nan")}, "deadline_ms"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_honoured_is_refused_with_a_sentence(peer: Peer, options: dict, names: str) -> None:
+    goal = peer.goal(DRIVE, **options)
+    assert goal.end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
+    assert names in goal.result().error
+    response = peer.complete(DRIVE, **options)
+    assert (response.error_code, response.error) == (ErrorCode.INVALID_REQUEST, goal.result().error)
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", "drive " * 2000], ids=["empty", "blank", "over the context"])
+def test_a_prompt_that_has_no_answer_is_refused_at_every_door(peer: Peer, prompt: str) -> None:
+    goal = peer.goal(prompt)
+    assert goal.end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
+    assert goal.result().error
+    assert [chunk.text for chunk in goal.chunks()] == [""]
+    assert peer.complete(prompt).error_code == ErrorCode.INVALID_REQUEST
+    assert peer.say(prompt) == ""
+
+
+def test_a_megabyte_is_refused_and_counted_while_the_other_doors_answer(peer: Peer) -> None:
+    megabyte = "drive forward " * 75_000
+    assert "shorten it" in peer.complete(megabyte).error
+    assert peer.goal(megabyte).end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
+    assert peer.count(megabyte).tokens > 100_000
+
+
+@pytest.mark.parametrize("prompt", ["find the 😀 mug", "naïve café 漢字", "e\u0301 \u200d \ufffd"])
+def test_any_text_is_answered(peer: Peer, prompt: str) -> None:
+    response = peer.complete(prompt, max_new_tokens=16)
+    assert response.error_code == ErrorCode.OK
+    assert peer.say(prompt) == peer.complete(prompt).text
+
+
+def test_a_nul_ends_a_string_on_the_wire_and_never_the_node(peer: Peer) -> None:
+    assert peer.complete(f"{DRIVE}\0 and stop").text in (peer.complete(DRIVE).text, "")
+
+
+def test_half_a_character_never_reaches_the_node(peer: Peer) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        peer.say("drive \ud800")
+
+
+def test_cancelling_what_has_ended_is_harmless(peer: Peer) -> None:
+    goal = peer.goal(DRIVE)
+    goal.result()
+    goal.cancel()
+    assert goal.end()[0] == "succeeded"
+
+
+def test_a_late_subscriber_gets_the_model_info(peer: Peer, model_file: Path) -> None:
+    info = peer.latest(ModelInfo, "model_info", latched=True)
+    assert (info.path, info.name, info.bytes) == (str(model_file), model_file.stem, model_file.stat().st_size)
+    assert info.parameters > 0 < info.kv_cache_bytes
+    assert info.options.max_new_tokens > 0
+    assert info.options.seed == GenerationOptions.SEED_FRESH
+    assert (list(info.options.stop), info.options.deadline_ms, info.options.stream) == ([""], 0.0, 1)
+
+
+def test_diagnostics_come_every_second_and_count(peer: Peer) -> None:
+    def values() -> dict[str, str]:
+        status = peer.latest(DiagnosticArray, "/diagnostics").status[0]
+        assert (status.name, status.level) == ("edgegpt: generation", DiagnosticStatus.OK)
+        return {value.key: value.value for value in status.values}
+
+    before, began = values(), time.monotonic()
+    peer.complete(DRIVE)
+    values()
+    after = values()
+    assert 1.5 < time.monotonic() - began < 4
+    assert int(after["requests.eos"]) == int(before["requests.eos"]) + 1
+    assert (after["state"], after["work"], after["queue"]) == ("active", "idle", "0")
+    assert float(after["rss_mb"]) > 10 < float(after["ttft_p50_ms"]) * 1000 > 0 < float(after["token_p99_ms"])
+
+
+def test_a_client_that_is_killed_right_after_sending_harms_nobody(
+    generator: tuple[GeneratorProcess, int], peer: Peer
+) -> None:
+    script = """
+import rclpy, sys
+from edgegpt_msgs.action import Generate
+from rclpy.action import ActionClient
+rclpy.init()
+node = rclpy.create_node("short_lived")
+client = ActionClient(node, Generate, "generate")
+assert client.wait_for_server(10)
+client.send_goal_async(Generate.Goal(prompt="drive forward"))
+print("sent", flush=True)
+sys.stdin.read()
+"""
+    for _ in range(2):
+        before = len(peer.tokens)
+        client = subprocess.Popen(
+            [sys.executable, "-c", script],
+            env=environment(generator[1]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "sent\n"
+        finally:
+            os.kill(client.pid, signal.SIGKILL)
+            client.communicate(timeout=10)
+        # It was heard and answered, for nobody.
+        until(lambda before=before: any(chunk.last for chunk in peer.tokens[before:]), "last chunk")
+        assert peer.goal(DRIVE).end()[0] == "succeeded"
+
+
+@pytest.mark.slow
+def test_two_thousand_short_goals_leave_the_memory_flat(
+    generator: tuple[GeneratorProcess, int], peer: Peer
+) -> None:
+    def goals(n: int) -> int:
+        for _ in range(n):
+            goal = peer.goal("stop", max_new_tokens=2)
+            assert goal.end()[0] == "succeeded"
+        peer.tokens.clear()
+        return generator[0].rss_bytes()
+
+    warm = goals(600)  # results are kept for ten seconds: by now as many as there will be
+    assert goals(2000) - warm < 8e6

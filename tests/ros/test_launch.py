@@ -1,0 +1,115 @@
+"""Launch files, parameter files and the security policy name only what exists."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from edgegpt_ros.parameters import PARAMETERS
+from rclpy.action import get_action_server_names_and_types_by_node
+
+from .generator_process import GeneratorProcess
+from .peer import Peer, until
+from .workspace import WORKSPACE, environment, executable, own_domain
+
+PACKAGE = WORKSPACE / "src" / "edgegpt_ros"
+SHARE = WORKSPACE / "install" / "edgegpt_ros" / "share" / "edgegpt_ros"
+NAMES = {entry.name: entry for entry in PARAMETERS}
+LAUNCH_FILES = sorted((PACKAGE / "launch").iterdir())
+PARAMETER_FILES = sorted((PACKAGE / "config").glob("*.yaml"))
+
+
+def parsed(file: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Arguments by name, and nodes, of a launch file in either language."""
+    if file.suffix == ".xml":
+        root = ET.parse(file).getroot()
+        arguments = {arg.get("name"): dict(arg.attrib) for arg in root.iter("arg")}
+        nodes = [
+            {**node.attrib, "param": [dict(p.attrib) for p in node.iter("param")]}
+            for node in root.iter("node")
+        ]
+        return arguments, nodes
+    entries = yaml.safe_load(file.read_text())["launch"]
+    arguments = {entry["arg"]["name"]: entry["arg"] for entry in entries if "arg" in entry}
+    return arguments, [entry["node"] for entry in entries if "node" in entry]
+
+
+@pytest.mark.parametrize("file", LAUNCH_FILES, ids=lambda file: file.name)
+def test_a_launch_file_starts_what_exists(file: Path) -> None:
+    arguments, [node] = parsed(file)
+    assert set(arguments) == {"model", "params_file", "namespace", "log_level"}
+    assert "default" not in arguments["model"]
+    assert all(argument["description"] for argument in arguments.values())
+    assert Path(executable(node["exec"], node["pkg"])).exists()
+    assert node["name"] == "edgegpt"
+    named = [param for param in node["param"] if "name" in param]
+    assert {param["name"] for param in named} <= set(NAMES)
+    assert node["param"][0] == {"from": "$(var params_file)"}  # first, so that `model` goes before it
+    used = set(re.findall(r"\$\(var (\w+)\)", file.read_text()))
+    assert used == set(arguments)
+
+
+@pytest.mark.parametrize("file", LAUNCH_FILES, ids=lambda file: file.name)
+def test_a_launch_file_is_installed_with_the_parameters_it_points_to(file: Path) -> None:
+    assert (SHARE / "launch" / file.name).exists()
+    default = parsed(file)[0]["params_file"]["default"]
+    assert (SHARE / default.removeprefix("$(find-pkg-share edgegpt_ros)/")).exists()
+
+
+@pytest.mark.parametrize("file", PARAMETER_FILES, ids=lambda file: file.name)
+def test_a_parameter_file_sets_what_exists_to_what_is_allowed(file: Path) -> None:
+    parameters = yaml.safe_load(file.read_text())["/**"]["ros__parameters"]
+    for name, value in parameters.items():
+        assert type(value) is type(NAMES[name].default)
+        if span := NAMES[name].range:
+            assert span[0] <= value <= span[1]
+
+
+@pytest.mark.parametrize("file", PARAMETER_FILES, ids=lambda file: file.name)
+def test_a_node_starts_with_a_parameter_file_as_a_launch_file_gives_it(file: Path, model_file: Path) -> None:
+    expected = yaml.safe_load(file.read_text())["/**"]["ros__parameters"] | {"model": str(model_file)}
+    with own_domain() as domain:
+        env = environment(domain)
+        process = GeneratorProcess(
+            env, {"model": model_file}, namespace="/robot1", ros_arguments=["--params-file", str(file)]
+        )
+        with process, Peer(domain, "/robot1") as peer:
+            peer.wait_for_node()
+            until(lambda: peer.state() == "active", "active node")
+            assert dict(zip(expected, peer.get(*expected), strict=True)) == expected
+
+
+def test_the_policy_allows_what_the_node_does_and_no_more(model_file: Path) -> None:
+    [profile] = ET.parse(PACKAGE / "config" / "policy.xml").getroot().iter("profile")
+
+    def allowed(kind: str, way: str) -> set[str]:
+        names = [
+            entry.text
+            for group in profile.findall(f"{kind}s")
+            if group.get(way)
+            for entry in group.iter(kind)
+        ]
+        return {
+            name if name[0] == "/" else name.replace("~", "/edgegpt") if "~" in name else f"/{name}"
+            for name in names
+        }
+
+    with (
+        own_domain() as domain,
+        GeneratorProcess(environment(domain), {"model": model_file}),
+        Peer(domain) as peer,
+    ):
+        peer.wait_for_node()
+
+        def names(ask: Any) -> set[str]:
+            return {name for name, _ in ask("edgegpt", "/") if "/_action/" not in name}
+
+        node = peer.node
+        until(lambda: "/model_info" in names(node.get_publisher_names_and_types_by_node), "publisher")
+        assert names(node.get_publisher_names_and_types_by_node) == allowed("topic", "publish")
+        assert names(node.get_subscriber_names_and_types_by_node) == allowed("topic", "subscribe")
+        assert names(node.get_service_names_and_types_by_node) == allowed("service", "reply")
+        actions = get_action_server_names_and_types_by_node(node, "edgegpt", "/")
+        assert {name for name, _ in actions} == allowed("action", "execute")

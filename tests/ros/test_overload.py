@@ -1,0 +1,165 @@
+"""What happens to goals that meet: policies, cancellation, deadlines and failures, on a slow model."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edgegpt_msgs.msg import ErrorCode
+
+from .generator_process import GeneratorProcess
+from .peer import Goal, Peer, until
+from .workspace import environment, own_domain
+
+WHOLE = ("succeeded", "length", ErrorCode.OK)
+N = 25  # tokens of a whole answer, 20 ms each
+
+
+@pytest.fixture(scope="module")
+def fail_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fail") / "now"
+
+
+@pytest.fixture(scope="module")
+def peer(model_file: Path, fail_file: Path) -> Iterator[Peer]:
+    parameters = {"model": model_file, "max_new_tokens": N, "chunk_ms": 0, "queue_depth": 1}
+    faults = {"step_ms": 20, "endless": 1, "fail": fail_file}
+    with (
+        own_domain() as domain,
+        GeneratorProcess(environment(domain), parameters, faults=faults),
+        Peer(domain) as peer,
+    ):
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+        yield peer
+
+
+def under(peer: Peer, policy: str) -> None:
+    """Bring the node under an overload policy."""
+    assert peer.change("deactivate", "cleanup")
+    assert peer.set(overload=policy)[0].successful
+    assert peer.change("configure", "activate")
+
+
+def at_work(peer: Peer, **options: object) -> Goal:
+    goal = peer.goal("stop", **options)
+    until(lambda: len(goal.feedback) > 1, "feedback")
+    return goal
+
+
+def test_a_busy_node_rejects(peer: Peer) -> None:
+    under(peer, "reject")
+    first = at_work(peer)
+    second = peer.goal("stop")
+    assert second.end() == ("aborted", "error", ErrorCode.REJECTED)
+    assert second.result().error == "another request is at work and overload is 'reject'; try again later"
+    assert not first.done
+    assert peer.complete("stop").error_code == ErrorCode.REJECTED
+    assert first.end() == WHOLE
+    assert peer.goal("stop").end() == WHOLE
+
+
+def test_a_busy_node_queues_until_the_queue_is_full(peer: Peer) -> None:
+    under(peer, "queue")
+    first, second = at_work(peer), peer.goal("stop")
+    third = peer.goal("stop")
+    assert third.end() == ("aborted", "error", ErrorCode.REJECTED)
+    assert (first.end(), second.end()) == (WHOLE, WHOLE)
+    assert second.result().stats.queue_ms > 100
+    assert first.ended < second.ended
+
+
+def test_an_urgent_goal_overtakes_those_that_wait(peer: Peer) -> None:
+    assert peer.change("deactivate", "cleanup")
+    assert peer.set(overload="queue", queue_depth=2)[1].successful
+    assert peer.change("configure", "activate")
+    first = at_work(peer)
+    patient, urgent = peer.goal("stop", max_new_tokens=3), peer.goal("stop", max_new_tokens=3, priority=5)
+    assert [goal.end() for goal in (first, patient, urgent)] == [WHOLE] * 3
+    assert first.ended < urgent.ended < patient.ended
+
+
+def test_a_new_goal_preempts_and_the_old_one_ends_once_with_its_text(peer: Peer) -> None:
+    under(peer, "preempt")
+    first = at_work(peer)
+    second = peer.goal("stop")
+    assert first.end() == ("aborted", "cancelled", ErrorCode.PREEMPTED)
+    assert first.result().error == "a newer request of priority 0 took the place of this one"
+    chunks = first.chunks()
+    assert first.result().text == "".join(chunk.text for chunk in chunks) != ""
+    assert second.end() == WHOLE
+    assert len(first.chunks()) == len(chunks)
+    assert sum(chunk.last for chunk in first.chunks()) == 1
+
+
+def test_a_goal_of_lower_priority_does_not_preempt(peer: Peer) -> None:
+    under(peer, "preempt")
+    first = at_work(peer, priority=1)
+    second = peer.goal("stop", max_new_tokens=3)
+    assert (first.end(), second.end()) == (WHOLE, WHOLE)
+
+
+def test_only_the_latest_of_those_that_wait_is_kept(peer: Peer) -> None:
+    under(peer, "latest")
+    first, second = at_work(peer), peer.goal("stop")
+    third = peer.goal("stop", max_new_tokens=3)
+    assert second.end() == ("aborted", "cancelled", ErrorCode.PREEMPTED)
+    assert not first.done
+    assert (first.end(), third.end()) == (WHOLE, WHOLE)
+
+
+def test_cancelling_midway_gives_the_text_so_far(peer: Peer) -> None:
+    under(peer, "queue")
+    goal = at_work(peer)
+    began = time.perf_counter()
+    goal.cancel()
+    assert goal.end() == ("canceled", "cancelled", ErrorCode.OK)
+    assert goal.ended - began < 0.5
+    text = "".join(chunk.text for chunk in goal.chunks())
+    assert goal.result().text == text != ""
+    assert 1 < goal.result().stats.completion_tokens < N
+
+
+def test_cancelling_a_goal_that_waits_ends_it_before_its_turn(peer: Peer) -> None:
+    under(peer, "queue")
+    first, second = at_work(peer), peer.goal("stop")
+    second.cancel()
+    assert second.end() == ("canceled", "cancelled", ErrorCode.OK)
+    assert not first.done
+    assert first.end() == WHOLE
+
+
+def test_a_deadline_ends_the_goal_with_what_there_is(peer: Peer) -> None:
+    under(peer, "queue")
+    goal = peer.goal("stop", deadline_ms=250.0)
+    assert goal.end() == ("succeeded", "deadline", ErrorCode.OK)
+    result = goal.result()
+    assert 1 < result.stats.completion_tokens < N
+    assert result.stats.total_ms < 300
+    assert peer.complete("stop", deadline_ms=250.0).finish_reason == "deadline"
+
+
+def test_an_engine_error_midway_ends_that_goal_and_the_next_one_works(peer: Peer, fail_file: Path) -> None:
+    under(peer, "queue")
+    fail_file.touch()
+    goal = peer.goal("stop", session="s")
+    assert goal.end() == ("aborted", "error", ErrorCode.ENGINE)
+    assert "injected by the test" in goal.result().error
+    assert goal.result().text == "".join(chunk.text for chunk in goal.chunks()) != ""
+    again = peer.goal("stop", session="s", max_new_tokens=3)
+    assert again.end() == WHOLE
+    assert again.result().stats.cached_tokens == 0
+
+
+def test_sessions_in_a_tight_budget_of_bytes(peer: Peer) -> None:
+    assert peer.change("deactivate", "cleanup")
+    assert peer.set(session_bytes=1000)[0].successful
+    assert peer.change("configure", "activate")
+    try:
+        goal = peer.goal("stop", session="s")
+        assert goal.end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
+        assert "session_bytes is 1000" in goal.result().error
+    finally:
+        assert peer.change("deactivate", "cleanup")
+        assert peer.set(session_bytes=2**28)[0].successful
+        assert peer.change("configure", "activate")

@@ -1,0 +1,73 @@
+"""Nothing is lost on the topic `tokens`, and nothing crosses from one robot to the other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edgegpt_msgs.msg import ErrorCode
+
+from .generator_process import GeneratorProcess
+from .peer import Peer, until
+from .workspace import environment, own_domain
+
+
+@pytest.fixture
+def domain() -> Iterator[int]:
+    with own_domain() as domain:
+        yield domain
+
+
+def test_ten_bursts_of_two_hundred_tokens_lose_no_chunk(domain: int, model_file: Path) -> None:
+    parameters = {"model": model_file, "max_new_tokens": 200, "chunk_ms": 0}
+    with GeneratorProcess(environment(domain), parameters, faults={"endless": 1}), Peer(domain) as peer:
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+        for _ in range(10):
+            goal = peer.goal("stop", temperature=1.0, seed=1)
+            assert goal.end() == ("succeeded", "length", ErrorCode.OK)
+            chunks = goal.chunks()
+            assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+            assert "".join(chunk.text for chunk in chunks) == goal.result().text
+            assert len(chunks) > 100
+
+
+def test_chunks_are_grouped_by_time(domain: int, model_file: Path) -> None:
+    parameters = {"model": model_file, "max_new_tokens": 40, "chunk_ms": 100}
+    faults = {"endless": 1, "step_ms": 10}
+    with GeneratorProcess(environment(domain), parameters, faults=faults), Peer(domain) as peer:
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+        goal = peer.goal("stop")
+        assert goal.end() == ("succeeded", "length", ErrorCode.OK)
+        chunks = goal.chunks()
+        assert "".join(chunk.text for chunk in chunks) == goal.result().text
+        assert 3 <= len(chunks) <= 1 + goal.result().stats.total_ms / 100 + 1
+
+
+def test_two_robots_with_clients_at_full_rate_do_not_hear_each_other(domain: int, model_file: Path) -> None:
+    env, parameters = environment(domain), {"model": model_file, "chunk_ms": 0}
+    with (
+        GeneratorProcess(env, parameters, namespace="/robot1"),
+        GeneratorProcess(env, parameters, namespace="/robot2"),
+        Peer(domain, "/robot1") as one,
+        Peer(domain, "/robot2") as two,
+    ):
+        prompts = {one: "drive forward two metres", two: "turn left 90 degrees"}
+        for peer in prompts:
+            peer.wait_for_node()
+            until(lambda peer=peer: peer.state() == "active", "active node")
+        texts = {peer: peer.complete(prompt).text for peer, prompt in prompts.items()}
+        assert texts[one] != texts[two]
+        sent = {one: set(), two: set()}
+        for peer in prompts:
+            until(lambda peer=peer: any(chunk.last for chunk in peer.tokens), "last chunk")
+            peer.tokens.clear()
+        for _ in range(30):
+            goals = {peer: peer.goal(prompt) for peer, prompt in prompts.items()}
+            for peer, goal in goals.items():
+                sent[peer].add(goal.id.hex)
+                assert goal.end() == ("succeeded", "eos", ErrorCode.OK)
+                assert goal.result().text == texts[peer]
+                assert "".join(chunk.text for chunk in goal.chunks()) == texts[peer]
+        for peer in prompts:
+            assert {chunk.request_id for chunk in peer.tokens} == sent[peer]
