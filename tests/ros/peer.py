@@ -192,10 +192,27 @@ class Peer:
         for topic in ("tokens", "response"):
             until(lambda topic=topic: self.node.count_publishers(topic), f"publisher of {topic}")
         until(self._prompts.get_subscription_count, "subscriber of prompt")
+        # DDS drops the response to a client whose reader the node has not discovered yet.
+        requests = {
+            "edgegpt/get_state": GetState.Request(),
+            "edgegpt/get_parameters": GetParameters.Request(),
+            "count_tokens": CountTokens.Request(prompt="stop"),
+        }
+        for name, request in requests.items():
+            until(lambda name=name, request=request: self._answers(name, request), f"answer of {name}")
+
+    def _answers(self, name: str, request: Any) -> bool:
+        answered = threading.Event()
+        self.ask(name, request).add_done_callback(lambda _: answered.set())
+        return answered.wait(1)
 
     def call(self, name: str, request: Any) -> Any:
         """Call a service."""
-        return self.wait(self._clients[name].call_async(request))
+        return self.wait(self.ask(name, request))
+
+    def ask(self, name: str, request: Any) -> Any:
+        """Call a service and do not wait; a future."""
+        return self._clients[name].call_async(request)
 
     def state(self) -> str:
         """State of the generator's life cycle."""

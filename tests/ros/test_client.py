@@ -125,6 +125,17 @@ def test_what_no_message_can_hold_is_refused_before_it_is_sent(
         client.start(prompt, **options)
 
 
+def test_what_on_text_raises_does_not_cost_the_answer(client: GeneratorClient) -> None:
+    heard = []
+
+    def fail(text: str) -> None:
+        heard.append(text)
+        raise RuntimeError("injected by the test")
+
+    assert client.generate("stop", max_new_tokens=8, on_text=fail, timeout_s=SOON).text
+    assert len(heard) == 1
+
+
 def test_a_callback_of_the_robots_executor_may_wait_for_an_answer(
     client: GeneratorClient, node: Node
 ) -> None:

@@ -78,7 +78,7 @@ class Pending:
         self.request_id: Final = self._uuid.hex
         self._client = client
         self._on_text = on_text
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # on_text may cancel
         self._done = threading.Event()
         self._texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._sent_bytes = 0  # of the answer, given to the stream
@@ -165,7 +165,11 @@ class Pending:
             self._sent_bytes += len(text.encode("utf-8"))
             self._texts.put(text)
             if self._on_text is not None:
-                self._on_text(text)
+                try:
+                    self._on_text(text)
+                except Exception as error:  # it must not cost the answer
+                    self._on_text = None
+                    self._client._warn(f"on_text failed and is not called again: {error!r}")
 
 
 class GeneratorClient:
@@ -206,7 +210,7 @@ class GeneratorClient:
         if not self._action.wait_for_server(timeout_s):
             return False
         left = None if timeout_s is None else max(0.0, timeout_s - (monotonic() - began))
-        return self._cancels.wait_for_service(left)
+        return bool(self._cancels.wait_for_service(left))
 
     def generate(
         self,
@@ -309,6 +313,9 @@ class GeneratorClient:
         request = CancelGoal.Request()
         request.goal_info.goal_id.uuid = list(uuid.bytes)
         self._cancels.call_async(request)
+
+    def _warn(self, sentence: str) -> None:
+        self._node.get_logger().warning(sentence)
 
     def _forget(self, request_id: str) -> None:
         self._pending.pop(request_id, None)

@@ -1,7 +1,7 @@
 """Between messages and what edgegpt takes and gives. No node, no topics."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from edgegpt_msgs.msg import ErrorCode, GenerationOptions, GenerationStats
 
@@ -20,7 +20,15 @@ from edgegpt.sampling import SamplingParams
 from edgegpt.ticket import Outcome
 from edgegpt_ros.wire import wire
 
-_INVALID = (PromptError, SamplingError, SessionError, TokenizerError)
+_CODES: Final[dict[type[EdgeGPTError], int]] = {
+    NotActiveError: ErrorCode.NOT_ACTIVE,
+    OverloadedError: ErrorCode.REJECTED,
+    PreemptedError: ErrorCode.PREEMPTED,
+    PromptError: ErrorCode.INVALID_REQUEST,
+    SamplingError: ErrorCode.INVALID_REQUEST,
+    SessionError: ErrorCode.INVALID_REQUEST,
+    TokenizerError: ErrorCode.INVALID_REQUEST,
+}
 
 
 @dataclass(frozen=True)
@@ -59,17 +67,9 @@ def refusal(error: EdgeGPTError) -> Answer:
 
 def code_of(error: EdgeGPTError | None) -> int:
     """The ErrorCode of an error, OK for none."""
-    match error:
-        case None:
-            return ErrorCode.OK
-        case NotActiveError():
-            return ErrorCode.NOT_ACTIVE
-        case OverloadedError():
-            return ErrorCode.REJECTED
-        case PreemptedError():
-            return ErrorCode.PREEMPTED
-        case _:
-            return ErrorCode.INVALID_REQUEST if isinstance(error, _INVALID) else ErrorCode.ENGINE
+    default = ErrorCode.OK if error is None else ErrorCode.ENGINE
+    code: int = next((code for kind, code in _CODES.items() if isinstance(error, kind)), default)
+    return code
 
 
 def stats_of(usage: Usage, timing: Timing) -> GenerationStats:
