@@ -15,6 +15,7 @@ from math import ceil
 from typing import Final
 
 from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError
 
 # Weight-only quantisation as onnxruntime's MatMulNBits stores it: along the input, blocks of this
 # many weights share one scale; the last block of a row is padded.
@@ -138,7 +139,13 @@ def account(
         kv_capacity: tokens that the cache has room for; block_size unless given.
         chunk_tokens: longest piece of a prompt that prefill takes at once, as the engine does unless
             given; at most block_size.
+
+    Raises:
+        ConfigError: cached_tokens or kv_capacity is beyond block_size.
     """
+    for name, tokens in (("cached_tokens", cached_tokens), ("kv_capacity", kv_capacity)):
+        if tokens is not None and tokens > config.block_size:
+            raise ConfigError(f"{name} must be within block_size {config.block_size}, got {tokens}")
     prompt_tokens = min(prompt_tokens, config.block_size)
     chunk_tokens = min(chunk_tokens, config.block_size)
     cached_tokens = config.block_size - 1 if cached_tokens is None else cached_tokens

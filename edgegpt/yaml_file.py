@@ -130,6 +130,10 @@ def _sentence(error: Any, model: type[pydantic.BaseModel]) -> tuple[str, str]:
     if not key:
         return message, ""
     message = message.replace("Input should be", "must be", 1)
+    if message.startswith("must be a valid dictionary"):
+        message = "must be `key: value` lines"
+    if ", got " in message:  # a validator of ours has said it
+        return f"{key}: {message}", ""
     return f"{key} {message}, got {reprlib.repr(error['input'])}", ""
 
 

@@ -23,7 +23,7 @@ INSTRUCTIONS = [
     "go to the kitchen, then pick up the red cup",
     "put the wrench on the workbench",
     'say "dinner is ready"',
-    "back up six feet, wait half a minute, then follow me",
+    "back up six feet and follow me",
     "stop right there",
     "what is the capital of France?",
 ]

@@ -114,6 +114,14 @@ def test_a_run_begins_anew_or_goes_on(run: RunConfig) -> None:
             RunConfig.model_validate({**run.model_dump(), **changes})
 
 
+def test_a_finished_model_is_never_replaced(run: RunConfig, tmp_path: Path) -> None:
+    out = train(run, tmp_path)
+    before = (out / "model.safetensors").read_bytes()
+    with pytest.raises(TrainingError, match=r"model\.safetensors is there already"):
+        train(run.model_copy(update={"steps": 3}), tmp_path)
+    assert (out / "model.safetensors").read_bytes() == before
+
+
 def test_nothing_to_resume_is_said(run: RunConfig, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no unfinished run to resume"):
         train(run, tmp_path, resume=True)

@@ -13,5 +13,6 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as e:
         raise MissingExtraError(
-            f"this command needs the package {e.name!r}; install it with: pip install 'edgegpt[{extra}]'"
+            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt, "
+            f"from its repository: pip install '.[{extra}]'"
         ) from e

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from edgegpt.turn import Stream
 
 
+# Why an answer may not be whole, which its text does not tell.
+_CUT = {"length": "max_new_tokens", "context": "the end of the context", "deadline": "deadline_ms"}
+
+
 def generate(
     file: FileArgument,
     prompt: Annotated[str, typer.Argument(help="What to answer; - reads standard input.")],
@@ -59,8 +63,11 @@ def generate(
         return
     terminal = sys.stdout is not None and sys.stdout.isatty()
     _print(answer, as_it_comes=terminal if stream is None else stream)
-    if terminal and answer.reply is not None:
-        reply = answer.reply
+    reply = answer.reply
+    assert reply is not None  # the stream has ended
+    if cut := _CUT.get(reply.finish_reason):
+        print(f"edgegpt: the answer was cut short by {cut}", file=sys.stderr)
+    if terminal:
         stderr.print(
             f"{reply.finish_reason}, {reply.usage.prompt_tokens} + {reply.usage.completion_tokens} tokens, "
             f"first after {reply.timing.ttft_ms:.1f} ms, all after {reply.timing.total_ms:.1f} ms, "

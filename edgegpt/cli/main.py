@@ -5,11 +5,13 @@ Exit codes: 0 done, 1 a check fell short, 2 bad input.
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
+from edgegpt import __version__
 from edgegpt.cli.eval import eval_
 from edgegpt.cli.export import export
 from edgegpt.cli.generate import generate
@@ -21,7 +23,7 @@ from edgegpt.errors import EdgeGPTError, VerificationError
 
 app = typer.Typer(
     name="edgegpt",
-    help="Put a small GPT on a robot: train, export to ONNX with proof, run, and hold it to budgets.",
+    help="Put a small GPT on a robot: train, export to ONNX with proof, and run.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,8 +32,18 @@ for command in (params, train, export, verify, info, generate, eval_):
     app.command(command.__name__.rstrip("_"))(command)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"edgegpt {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _main() -> None:
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     pass
 
 

@@ -29,20 +29,21 @@ def params(
     if as_json:
         print_json({"config": config.model_dump(), **asdict(result)})
         return
-    stdout.print(_components(result, str(model_file)))
+    stdout.print(_sizes(result, str(model_file)))
+    stdout.print(_work(result))
     stdout.print(
         f"KV cache: {result.kv_bytes_per_token:,} bytes a token, "
         f"{megabytes(result.kv_bytes)} for {result.kv_capacity} tokens\n"
         f"Activations: at most about {megabytes(result.activation_bytes)} "
         f"while {result.chunk_tokens} tokens of a prompt are read\n"
-        f"FLOPs are for one token: prefill is the mean over a prompt of {result.prompt_tokens}, "
+        f"FLOPs: prefill is the mean over a prompt of {result.prompt_tokens}, "
         f"decode is with {result.cached_tokens} tokens in the cache.\n"
         "int8 and int4 are estimates: matrices quantised in blocks of 128, the rest float32."
     )
 
 
-def _components(result: Account, title: str) -> Table:
-    columns = ["component", "parameters", "fp32", "fp16", "int8", "int4", "prefill FLOPs", "decode FLOPs"]
+def _sizes(result: Account, title: str) -> Table:
+    columns = ["component", "parameters", "fp32", "fp16", "int8", "int4"]
     rows = []
     for component in (*result.components, result.total):
         sizes = component.weight_bytes
@@ -51,8 +52,15 @@ def _components(result: Account, title: str) -> Table:
                 component.name,
                 f"{component.parameters:,}",
                 *(megabytes(n) for n in (sizes.fp32, sizes.fp16, sizes.int8, sizes.int4)),
-                f"{component.prefill_flops:,}",
-                f"{component.decode_flops:,}",
             ]
         )
     return table(title, columns, rows, total=True)
+
+
+def _work(result: Account) -> Table:
+    rows = [
+        [component.name, f"{component.prefill_flops:,}", f"{component.decode_flops:,}"]
+        for component in (*result.components, result.total)
+        if component.prefill_flops
+    ]
+    return table("FLOPs of one token", ["component", "prefill", "decode"], rows, total=True)

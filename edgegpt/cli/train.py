@@ -22,6 +22,7 @@ def train(
 ) -> None:
     """Train a model from JSONL pairs, text, or the project's generator of robot commands."""
     with needs("train"):
+        from edgegpt.training.loop import STATE
         from edgegpt.training.loop import train as train_run
         from edgegpt.training.run_config import RunConfig
 
@@ -29,7 +30,12 @@ def train(
     with ExitStack() as stack:
         report: Any = _print_json if as_json else _ProgressBar(stack, run.steps)
         stage = (lambda _: None) if as_json else report.stage
-        out = train_run(run, run_file.parent, resume=resume, on_progress=report, on_stage=stage)
+        try:
+            out = train_run(run, run_file.parent, resume=resume, on_progress=report, on_stage=stage)
+        except KeyboardInterrupt:
+            if (run_file.parent / run.out / STATE).exists():
+                stderr.print("The state is saved; --resume goes on from here.")
+            raise
     if not as_json:
         stderr.print(f"Checkpoint: {out.resolve()}")
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgegpt.atomic import atomic_write
-from edgegpt.checkpoint import load_checkpoint, save_checkpoint
+from edgegpt.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.errors import TrainingError
 from edgegpt.model import GPT
 from edgegpt.pairs import Pair
@@ -69,9 +69,9 @@ def train(
 
     Raises:
         DataError: examples cannot be read.
-        TrainingError: an unfinished run is there and resume is False, or resume is True and none is
-            there or it is of another run; an example is too long; the loss is no number; the state
-            cannot be saved.
+        TrainingError: a model is there already; an unfinished run is there and resume is False, or
+            resume is True and none is there or it is of another run; an example is too long; the loss
+            is no number; the state cannot be saved.
         CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, or the new
             one cannot be written.
     """
@@ -239,6 +239,11 @@ def _check_writable(out: Path) -> None:
 
 
 def _check_state(path: Path, resume: bool) -> None:
+    weights = path.with_name(WEIGHTS)
+    if weights.exists() and not path.exists():
+        raise TrainingError(
+            f"{weights} is there already; a run never replaces a model, move it or change out"
+        )
     if resume and not path.is_file():
         raise TrainingError(f"there is no unfinished run to resume: {path} does not exist")
     if not resume and path.is_file():
