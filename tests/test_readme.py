@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt.cli.main import app
+from edgegpt.cli.main import app, main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,6 +38,16 @@ def test_the_shell_blocks_run_and_then_the_python_blocks(workplace: Path) -> Non
         result = subprocess.run([sys.executable, "-c", block], cwd=workplace, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
     assert result.stdout.startswith('{"commands":[{"action":"move"')
+
+
+def test_the_example_of_a_run_trains(tmp_path: Path) -> None:
+    (example,) = re.findall(r"   ```yaml\n(.*?)   ```", README, re.DOTALL)
+    text = "\n".join(line[3:] for line in example.splitlines())
+    (tmp_path / "lamp.yaml").write_text(text.replace("steps: 600", "steps: 3"))
+    row = '{"prompt": "make the lamp red", "completion": "LAMP red"}\n'
+    (tmp_path / "lamp.jsonl").write_text(row * 50)
+    assert main(["train", str(tmp_path / "lamp.yaml")]) == 0
+    assert (tmp_path / "runs" / "lamp" / "model.safetensors").is_file()
 
 
 def test_the_table_of_commands_is_the_list_of_commands() -> None:
