@@ -88,7 +88,7 @@ def test_each_further_token_comes_in_time(measured: dict[str, Any], budget: Budg
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("name: x\ntoken_ms: {p50: 4, p99: 2}", r"token_ms p50 must not be above p99, got 4\.0 and 2\.0"),
+        ("name: x\ntoken_ms: {p50: 4, p99: 2}", r"token_ms: p50 must not be above p99, got 4\.0 and 2\.0"),
         ("name: x\nartifact_mb: 0", "artifact_mb must be greater than 0, got 0"),
         ("name: x\nload_ms: -3", "load_ms must be greater than 0, got -3"),
         ("name: x\nparameter: 3", "unknown key 'parameter', did you mean 'parameters'"),
