@@ -228,9 +228,24 @@ class GenerationServer:
     # The engine thread
 
     def _work(self) -> None:
-        while self._serve_next():
+        while self._serve_next_safely():
             pass
         self._sessions.clear()
+
+    def _serve_next_safely(self) -> bool:
+        """A last guard: were the thread to die, every later request would wait for ever."""
+        try:
+            return self._serve_next()
+        except Exception:
+            _LOG.exception("the server failed in a way that nobody expected")
+            with self._changed:
+                ticket = self._queue.running
+                if ticket is not None:
+                    self._queue.advance()
+            if ticket is not None and not ticket.done():
+                error = EngineError("the server failed; its log says how")
+                self._tell(ticket, Outcome(ticket.request.unread_reply("error"), error), None)
+            return True
 
     def _serve_next(self) -> bool:
         with self._changed:

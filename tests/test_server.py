@@ -6,7 +6,7 @@ from serving import ANSWER, PROMPT, SOON, Held, ended_as
 from tiny_files import tiny_file
 
 import edgegpt
-from edgegpt.errors import OverloadedError, PreemptedError, PromptError, TokenizerError
+from edgegpt.errors import EngineError, OverloadedError, PreemptedError, PromptError, TokenizerError
 from edgegpt.reply import Piece
 from edgegpt.sampling import SamplingParams
 from edgegpt.server import GenerationServer
@@ -260,3 +260,22 @@ def test_the_first_reason_to_end_is_the_one_that_counts():
         held.submit()
         held.release()
         assert ended_as(running) == ("abc", "cancelled", NOTHING)
+
+
+def test_a_failure_of_the_server_itself_ends_that_request_and_the_next_one_works(tmp_path, monkeypatch):
+    model = edgegpt.load(tiny_file(tmp_path))
+    params = SamplingParams(max_new_tokens=3, temperature=0.0)
+    with GenerationServer(model) as server:
+        answer = server._answer
+
+        def fail_once(ticket):
+            monkeypatch.setattr(server, "_answer", answer)
+            raise RuntimeError("nobody expected this")
+
+        monkeypatch.setattr(server, "_answer", fail_once)
+        outcome = server.submit("turn left", params).outcome(SOON)
+        assert isinstance(outcome.error, EngineError)
+        assert outcome.reply.finish_reason == "error"
+        assert (
+            server.submit("turn left", params).result(SOON).text == model.generate("turn left", params).text
+        )

@@ -12,7 +12,7 @@ from .peer import Goal, Peer, until
 from .workspace import environment, own_domain
 
 WHOLE = ("succeeded", "length", ErrorCode.OK)
-N = 25  # tokens of a whole answer, 20 ms each
+N = 60  # tokens of a whole answer, 20 ms each
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_cancelling_midway_gives_the_text_so_far(peer: Peer) -> None:
     began = time.perf_counter()
     goal.cancel()
     assert goal.end() == ("canceled", "cancelled", ErrorCode.OK)
-    assert goal.ended - began < 0.5
+    assert goal.ended - began < 0.8
     text = "".join(chunk.text for chunk in goal.chunks())
     assert goal.result().text == text != ""
     assert 1 < goal.result().stats.completion_tokens < N
@@ -135,7 +135,7 @@ def test_a_deadline_ends_the_goal_with_what_there_is(peer: Peer) -> None:
     assert goal.end() == ("succeeded", "deadline", ErrorCode.OK)
     result = goal.result()
     assert 1 < result.stats.completion_tokens < N
-    assert result.stats.total_ms < 300
+    assert result.stats.total_ms < 500
     assert peer.complete("stop", deadline_ms=250.0).finish_reason == "deadline"
 
 

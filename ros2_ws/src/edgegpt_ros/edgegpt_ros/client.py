@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import UUID, uuid4
 
+from action_msgs.msg import GoalStatus
 from action_msgs.srv import CancelGoal
 from edgegpt_msgs.action import Generate
 from edgegpt_msgs.msg import GenerationOptions, TokenChunk
@@ -29,6 +30,7 @@ from edgegpt.reply import FinishReason, Timing, Usage
 
 # Chunks kept for a slow reader of a stream; as the node's tokens_depth.
 _DEPTH: Final = 4096
+_WATCH_S: Final = 1.0  # between two looks whether the node is still there
 
 
 class ClientError(Exception):
@@ -119,6 +121,7 @@ class Pending:
         """The answer's text while it grows; it joins to the whole. Raises as `result` at the end."""
         while (text := self._texts.get()) is not None:
             yield text
+        self._texts.put(None)  # for whoever iterates again
         self.result(0)
 
     # Called on the client's thread
@@ -130,6 +133,13 @@ class Pending:
         if cancelled:
             self._client._cancel(self._uuid)
 
+    def _guarded(self, callback: Callable[[Any], None], value: Any) -> None:
+        """Whatever goes wrong on the client's thread ends the request, so that nobody waits for ever."""
+        try:
+            callback(value)
+        except Exception as error:
+            self._end(ClientError(f"the client failed: {error!r}"))
+
     def _chunk(self, chunk: TokenChunk) -> None:
         with self._lock:
             # Behind a gap nothing more is given out: the result holds it all.
@@ -137,7 +147,11 @@ class Pending:
                 self._next_index += 1
                 self._give(chunk.text)
 
-    def _finish(self, result: Any) -> None:
+    def _finish(self, response: Any) -> None:
+        if response.status == GoalStatus.STATUS_UNKNOWN:  # it comes with an empty result
+            self._end(NoServerError("the node no longer knows the request; it was restarted meanwhile"))
+            return
+        result = response.result
         stats = result.stats
         answer = Answer(
             text=result.text,
@@ -198,6 +212,8 @@ class GeneratorClient:
         self._action = ActionClient(self._node, Generate, action)
         self._cancels = self._node.create_client(CancelGoal, f"{action}/_action/cancel_goal")
         self._node.create_subscription(TokenChunk, tokens, self._on_chunk, _DEPTH)
+        self._missed = 0
+        self._node.create_timer(_WATCH_S, self._watch)
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(self._node)
         self._closed = False
@@ -253,6 +269,8 @@ class GeneratorClient:
         **options: Any,
     ) -> Pending:
         """Send a prompt and return at once; arguments and ValueError as `generate`."""
+        if self._closed:
+            raise NoServerError("the client is closed; make a new one")
         for name, text in (("prompt", prompt), ("session", session)):
             _check_text(name, text)
         goal = Generate.Goal(prompt=prompt, session=session, options=_options(options))
@@ -269,8 +287,7 @@ class GeneratorClient:
         self._executor.create_task(lambda: None)  # spin_once returns after work only, not when merely woken
         self._thread.join(2.0)
         self._executor.shutdown(0)
-        for pending in list(self._pending.values()):
-            pending._end(NoServerError("the client was closed"))
+        self._end_all("the client was closed")
         self._action.destroy()  # or the node would not go, and the others would not hear that it has
         self._node.destroy_node()
 
@@ -290,16 +307,29 @@ class GeneratorClient:
                 break
             except Exception as error:
                 self._node.get_logger().error(f"a callback of the client failed: {error!r}")
+        self._end_all("the client was closed" if self._closed else "the client's context was shut down")
+
+    def _watch(self) -> None:
+        """End what waits for a node that has gone: it has been missed twice in a row."""
+        self._missed = 0 if self._action.server_is_ready() else self._missed + 1
+        if self._missed > 1:
+            self._end_all("no node serves the action any more")
+
+    def _end_all(self, sentence: str) -> None:
+        for pending in list(self._pending.values()):
+            pending._end(NoServerError(sentence))
 
     def _send(self, goal: Any, pending: Pending) -> None:
         def on_response(future: Any) -> None:
-            handle = future.result()
+            pending._guarded(accepted, future.result())
+
+        def accepted(handle: Any) -> None:
             if not handle.accepted:
                 pending._end(NoServerError("the node did not accept the goal"))
                 return
             pending._accept()
             handle.get_result_async().add_done_callback(
-                lambda future: pending._finish(future.result().result)
+                lambda future: pending._guarded(pending._finish, future.result())
             )
 
         uuid = unique_identifier.UUID(uuid=list(pending._uuid.bytes))

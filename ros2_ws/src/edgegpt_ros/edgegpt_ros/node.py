@@ -71,8 +71,10 @@ class GeneratorNode(LifecycleNode):
         try:
             self._load()
         except EdgeGPTError as error:
+            self._free()
             return self._fail(str(error))
         except Exception as error:  # rclpy would swallow it
+            self._free()
             return self._fail(f"configuring failed in a way that nobody expected: {short_cause(error)}")
         self._diagnostics.problem = ""
         return self._enter("inactive", super().on_configure(state))
