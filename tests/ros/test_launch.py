@@ -112,7 +112,8 @@ def test_the_policy_allows_what_the_node_does_and_no_more(model_file: Path) -> N
         def actions() -> set[str]:
             return {name for name, _ in get_action_server_names_and_types_by_node(node, "edgegpt", "/")}
 
-        # What the node offers becomes known bit by bit.
+        # The node and what it offers become known bit by bit; asking about an unknown node raises.
+        until(lambda: "edgegpt" in node.get_node_names(), "node in the graph")
         for offered, expected in (
             (lambda: names(node.get_publisher_names_and_types_by_node), allowed("topic", "publish")),
             (lambda: names(node.get_subscriber_names_and_types_by_node), allowed("topic", "subscribe")),
