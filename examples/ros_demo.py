@@ -29,7 +29,7 @@ SPOKEN = "drive forward two metres"
 INSTRUCTIONS = [
     "turn left 90 degrees and then go 50 cm forward",
     "go to the kitchen, then pick up the red cup",
-    "back up six feet, wait half a minute, then follow me",
+    "back up six feet and follow me",
 ]
 SECONDS = 10  # after which something is wrong
 
