@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,9 @@ def test_without_a_node_there_is_an_error_in_time(node: Node) -> None:
         client.generate("stop", timeout_s=0.3)
 
 
-def test_the_chat_streams_cancels_and_ends(domain: int, client: GeneratorClient) -> None:
+@contextmanager
+def chat_process(domain: int) -> Iterator[subprocess.Popen[str]]:
+    """The terminal chat with pipes for a terminal; killed at the end, however the test ends."""
     chat = subprocess.Popen(
         [executable("chat")],
         env=environment(domain),
@@ -180,6 +183,14 @@ def test_the_chat_streams_cancels_and_ends(domain: int, client: GeneratorClient)
         text=True,
     )
     try:
+        yield chat
+    finally:
+        chat.kill()
+        chat.wait()
+
+
+def test_the_chat_streams_cancels_and_ends(domain: int, client: GeneratorClient) -> None:
+    with chat_process(domain) as chat:
         assert chat.stdin is not None
         assert chat.stdout is not None
         chat.stdin.write("stop\n")
@@ -193,29 +204,15 @@ def test_the_chat_streams_cancels_and_ends(domain: int, client: GeneratorClient)
         assert chat.returncode == 0
         assert "[length, first" in seen
         assert "Traceback" not in seen + out
-    finally:
-        chat.kill()
-        chat.wait()
 
 
 def test_ctrl_c_ends_a_chat_that_waits_for_a_line(domain: int, client: GeneratorClient) -> None:
-    chat = subprocess.Popen(
-        [executable("chat")],
-        env=environment(domain),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
+    with chat_process(domain) as chat:
         assert chat.stdout is not None
         assert chat.stdout.read(2) == "> "
         chat.send_signal(signal.SIGINT)
         out, _ = chat.communicate(timeout=SOON)
         assert (chat.returncode, "Traceback" in out) == (0, False)
-    finally:
-        chat.kill()
-        chat.wait()
 
 
 def test_the_readmes_ten_lines_run(domain: int, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
