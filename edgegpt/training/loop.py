@@ -108,7 +108,7 @@ def train(
     with deferred_interrupt() as interrupted:
         for progress in _steps(run, fabric, state, dataset, validations):
             on_progress(progress)
-            due = progress.step % run.validate_every == 0
+            due = _validation_is_due(run, progress.step)
             if progress.step < run.steps and (due or interrupted.is_set()):
                 _save_state(fabric, state_path, state)
             if interrupted.is_set():
@@ -185,7 +185,7 @@ def _steps(
         optimizer.zero_grad()
         state["step"] = step + 1
         tokens += inputs.numel()
-        due = (step + 1) % run.validate_every == 0 or step + 1 == run.steps
+        due = _validation_is_due(run, step + 1)
         yield Progress(
             step=step + 1,
             steps=run.steps,
@@ -196,6 +196,11 @@ def _steps(
             if due
             else {},
         )
+
+
+def _validation_is_due(run: RunConfig, step: int) -> bool:
+    """Whether this step is one to validate after, and to save the state unless it is the last."""
+    return step % run.validate_every == 0 or step == run.steps
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
