@@ -72,6 +72,17 @@ def test_an_interrupted_run_resumes_to_the_very_same_model(run: RunConfig, tmp_p
     assert not (tmp_path / "halves" / STATE).exists()
 
 
+def test_an_interrupt_in_the_last_step_loses_nothing(run: RunConfig, tmp_path: Path) -> None:
+    whole = train(run, tmp_path)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.step == run.steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    late = train(run.model_copy(update={"out": "late"}), tmp_path, on_progress=interrupt)
+    assert all(torch.equal(a, weights(late)[name]) for name, a in weights(whole).items())
+
+
 def test_training_lowers_the_loss_and_reports_each_validation(run: RunConfig, tmp_path: Path) -> None:
     seen: list[Progress] = []
     train(run.model_copy(update={"steps": 60, "learning_rate": 1e-2}), tmp_path, on_progress=seen.append)

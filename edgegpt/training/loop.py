@@ -108,8 +108,9 @@ def train(
     with deferred_interrupt() as interrupted:
         for progress in _steps(run, fabric, state, dataset, validations):
             on_progress(progress)
-            due = _validation_is_due(run, progress.step)
-            if progress.step < run.steps and (due or interrupted.is_set()):
+            if progress.step == run.steps:
+                break  # an interrupt this late changes nothing: the checkpoint is next
+            if _validation_is_due(run, progress.step) or interrupted.is_set():
                 _save_state(fabric, state_path, state)
             if interrupted.is_set():
                 raise KeyboardInterrupt
