@@ -1,54 +1,150 @@
 """Limits that a board sets, as a file."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from edgegpt.yaml_file import load_yaml
-
-Limit = Annotated[float, Field(gt=0.0)]
+from edgegpt.board import Board
+from edgegpt.quantity import Count, Positive
+from edgegpt.yaml_file import load_yaml, nearest
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Latency(_Strict):
-    """Limits of a distribution, in milliseconds."""
+class FirstTokenLatency(_Strict):
+    """Limits of the time to first token, in milliseconds, for a prompt of `prompt_tokens`."""
 
-    p50: Limit | None = None
-    p99: Limit | None = None
+    prompt_tokens: Count = Field(32, description="Length of the prompt.")
+    p50: Positive | None = Field(None, description="Median, in milliseconds.")
+    p99: Positive | None = Field(None, description="99th percentile, in milliseconds.")
 
     @model_validator(mode="after")
-    def _ordered(self) -> "Latency":
-        if self.p50 is not None and self.p99 is not None and self.p50 > self.p99:
-            raise ValueError(f"p50 must not be above p99, got {self.p50} and {self.p99}")
+    def _makes_sense(self) -> "FirstTokenLatency":
+        _check_percentiles({"p50": self.p50, "p99": self.p99})
         return self
 
 
-class FirstTokenLatency(Latency):
-    """Limits of the time to first token, in milliseconds, for a prompt of `prompt_tokens`."""
+class TokenLatency(_Strict):
+    """Limits of the time of one further token, in milliseconds."""
 
-    prompt_tokens: Annotated[int, Field(ge=1)] = 32
+    p50: Positive | None = Field(None, description="Median, in milliseconds.")
+    p99: Positive | None = Field(None, description="99th percentile, in milliseconds.")
+    max: Positive | None = Field(None, description="The slowest token, in milliseconds.")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "TokenLatency":
+        _check_percentiles({"p50": self.p50, "p99": self.p99, "max": self.max})
+        return self
+
+
+class Accuracy(_Strict):
+    """The share of examples that a file has to answer exactly."""
+
+    path: str = Field(description="A .jsonl of {prompt, completion}; relative to the budget file.")
+    minimum: Annotated[Positive, Field(le=1.0)] = Field(
+        description="Share of greedy answers that equal the completion, from 0 to 1."
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _is_jsonl(cls, path: str) -> str:
+        if Path(path).suffix != ".jsonl":
+            raise ValueError(f"must end in .jsonl, got {path!r}")
+        return path
 
 
 class Budget(_Strict):
-    """Every limit is optional; units are in the names, MB are 10^6 bytes."""
+    """Every limit is optional; units are in the names, MB are 10^6 bytes and kB 10^3."""
 
     model_config = ConfigDict(title="edgegpt budget")
 
-    name: str = Field(description="Of the board or the purpose.")
-    parameters: Annotated[int, Field(ge=1)] | None = Field(None, description="Of the model.")
-    artifact_mb: Limit | None = Field(None, description="The .onnx file with its data.")
-    kv_cache_mb: Limit | None = Field(None, description="One cache of the whole context.")
-    peak_rss_mb: Limit | None = Field(None, description="Of the process that loads and generates.")
-    load_ms: Limit | None = Field(None, description="From import to the first request.")
+    name: Annotated[str, Field(min_length=1)] = Field(description="Of the board or the purpose.")
+    parameters: Count | None = Field(None, description="Of the model.")
+    artifact_mb: Positive | None = Field(None, description="The .onnx file with its data.")
+    kv_cache_mb: Positive | None = Field(None, description="One cache of the whole context.")
+    peak_rss_mb: Positive | None = Field(None, description="Of the process that loads and generates.")
+    load_ms: Positive | None = Field(None, description="From the start of the import to the first request.")
     ttft_ms: FirstTokenLatency | None = Field(None, description="Time to first token.")
-    token_ms: Latency | None = Field(None, description="One further token.")
-    threads: Annotated[int, Field(ge=1)] = Field(1, description="CPU threads to measure with.")
+    token_ms: TokenLatency | None = Field(None, description="One further token.")
+    jitter: Annotated[Positive, Field(ge=1.0)] | None = Field(
+        None, description="p99 / p50 of the time of one further token."
+    )
+    idle_cpu_percent: Positive | None = Field(
+        None, description="Of one core, while the loaded model waits for a request."
+    )
+    rss_slope_kb_per_1000: Positive | None = Field(
+        None, description="How much the memory grows in 1000 requests after a warm-up."
+    )
+    accuracy: Accuracy | None = Field(None, description="Exact match on a file of examples.")
+    threads: Count = Field(1, description="CPU threads to measure with.")
+    board: Board | None = Field(None, description="What these limits are for, and what is known of it.")
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "Budget":
+        limits = self.limits()
+        if not limits:
+            raise ValueError("it has no limit; give at least one, such as `peak_rss_mb: 180`")
+        if self.board is not None:
+            _check_board(self, self.board, limits)
+        return self
+
+    def limits(self) -> dict[str, float]:
+        """Every limit that is given, by its name: `artifact_mb`, `ttft_ms.p50`, `accuracy`, ..."""
+        found: dict[str, float] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if name in ("name", "threads", "board") or value is None:
+                continue
+            if isinstance(value, Accuracy):
+                found[name] = value.minimum
+            elif isinstance(value, FirstTokenLatency | TokenLatency):
+                parts = value.model_dump(exclude={"prompt_tokens"}, exclude_none=True)
+                found |= {f"{name}.{part}": limit for part, limit in parts.items()}
+            else:
+                found[name] = value
+        return found
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Budget":
-        """Read a budget file; raises ConfigError naming file, key and value."""
-        return load_yaml(path, cls)
+        """Read a budget file; the path in `accuracy` comes back relative to the working directory.
+
+        Raises:
+            ConfigError: names file, key and value.
+        """
+        budget = load_yaml(path, cls)
+        if budget.accuracy is None:
+            return budget
+        data = Path(path).parent / budget.accuracy.path
+        return budget.model_copy(update={"accuracy": budget.accuracy.model_copy(update={"path": str(data)})})
+
+
+def _check_percentiles(limits: dict[str, float | None]) -> None:
+    given = [(name, limit) for name, limit in limits.items() if limit is not None]
+    if not given:
+        raise ValueError(f"it has no limit; give at least one of {', '.join(limits)}, got none")
+    for (lower, small), (upper, large) in pairwise(given):
+        if small > large:
+            raise ValueError(f"{lower} must not be above {upper}, got {small} and {large}")
+
+
+def _check_board(budget: Budget, board: Board, limits: dict[str, float]) -> None:
+    if board.cores is not None and budget.threads > board.cores.value:
+        raise ValueError(
+            f"threads must not be above the board's cores, got {budget.threads} and {board.cores.value}"
+        )
+    for name in ("artifact_mb", "kv_cache_mb", "peak_rss_mb"):
+        if board.memory_mb is not None and limits.get(name, 0) > board.memory_mb.value:
+            raise ValueError(
+                f"{name} must not be above the board's memory_mb, got {limits[name]} and "
+                f"{board.memory_mb.value}"
+            )
+    keys = sorted({name.partition(".")[0] for name in limits})
+    for key in board.never_measured:
+        if key not in keys:
+            raise ValueError(
+                f"board.never_measured names {key!r}, which is no limit of this budget{nearest(key, keys)}"
+            )

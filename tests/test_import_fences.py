@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
         "onnx_metadata",
         "ort_session",
         "pairs",
+        "quantity",
         "reply",
         "short_cause",
         "stop",
@@ -39,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "engine": {"engine"},  # token ids in, token ids out
     "generator": {"generator", "session", "turn"},  # text in, text out
     "server": {"request_queue", "server", "server_statistics", "session_store", "ticket", "token_count"},
-    "judged": {"budget", "evaluation", "measure", "planner", "report"},
+    "judged": {"board", "budget", "evaluation", "measure", "planner", "report"},
     "edges": {"cli", "pytest_plugin", "schemas"},
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}

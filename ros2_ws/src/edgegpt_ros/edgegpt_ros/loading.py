@@ -73,7 +73,8 @@ def check_budget(limits: Budget, artifact: Artifact, engine: Engine, logger: Rcu
     ]
     if exceeded:
         raise ConfigError(f"{artifact.path} exceeds the budget {limits.name!r}: {', '.join(exceeded)}")
-    timed = [name for name in ("load_ms", "ttft_ms", "token_ms") if getattr(limits, name) is not None]
+    named = [name.partition(".")[0] for name in limits.limits()]
+    timed = [name for name in dict.fromkeys(named) if name not in measured]
     if timed:
         logger.info(
             f"the budget {limits.name!r} is met; its {', '.join(timed)} are not judged here "

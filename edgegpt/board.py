@@ -1,0 +1,44 @@
+"""What is known about a board, figure by figure, and from where."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgegpt.quantity import Count, Positive
+
+
+class Figure(BaseModel):
+    """One number about a board and where it comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    value: Positive = Field(description="In the unit of its key.")
+    basis: Literal["published", "measured"] = Field(
+        description="published: a maker's data sheet says so; measured: somebody measured it on the board."
+    )
+    source: Annotated[str, Field(min_length=1)] = Field(description="Who says so: a page or a document.")
+
+
+class WholeFigure(Figure):
+    """A figure that counts things."""
+
+    value: Count = Field(description="How many.")
+
+
+class Board(BaseModel):
+    """The board that a budget speaks of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    description: Annotated[str, Field(min_length=1)] = Field(description="Which board, in words.")
+    cores: WholeFigure | None = Field(None, description="CPU cores.")
+    clock_ghz: Figure | None = Field(None, description="Highest clock of a core.")
+    memory_mb: Figure | None = Field(
+        None, description="Memory of the board; a model that needs more is refused before it is loaded."
+    )
+    memory_bandwidth_gb_s: Figure | None = Field(None, description="10^9 bytes a second.")
+    never_measured: list[str] = Field(
+        [],
+        description="Keys of this budget, such as token_ms, whose limits are goals: on this board nobody "
+        "has measured yet that a model meets them.",
+    )

@@ -1,0 +1,22 @@
+"""Numbers as people write them in YAML files, whose unit is in the key's name."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError(f"must be a number alone, its unit is in the key's name, got {value[:40]!r}")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """`5e6` is a whole number to whoever writes it."""
+    value = _plain(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# Above 0 and finite.
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
