@@ -73,5 +73,9 @@ class TrainingError(EdgeGPTError):
     """A training run cannot start, continue or save."""
 
 
+class MeasureError(EdgeGPTError):
+    """A measurement was asked for what it cannot do, or its process failed."""
+
+
 class MissingExtraError(EdgeGPTError):
     """A package that only a workstation needs is not installed."""

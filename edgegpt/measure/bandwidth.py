@@ -1,0 +1,50 @@
+"""How fast this machine reads memory."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+
+from edgegpt.measure.machine import available_memory_bytes, last_level_cache_bytes
+from edgegpt.measure.plan import Bandwidth
+
+_SECONDS: Final = 0.3
+_MIN_PASSES: Final = 5
+_BEYOND_CACHE: Final = 2  # times the last cache
+_SMALLEST: Final = 256 * 1000 * 1000  # where the system does not tell the size of its caches
+_SHARE_OF_MEMORY: Final = 4  # at most a fourth of what is free
+
+
+def read_bandwidth(n_bytes: int, threads: int = 1, seconds: float = _SECONDS) -> Bandwidth:
+    """Read a buffer of about n_bytes over and over with numpy's maximum, which vectorises and only reads.
+
+    The fastest pass counts, as in STREAM (McCalpin 1995): noise only ever adds time.
+
+    Args:
+        n_bytes: size of the buffer, split evenly among the threads.
+        threads: that read at the same time.
+        seconds: how long to go on.
+    """
+    words = max(1, n_bytes // 8 // threads)
+    parts = [np.ones(words, np.uint64) for _ in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        one_pass: Callable[[], Any] = (
+            parts[0].max if threads == 1 else lambda: list(pool.map(np.max, parts))  # numpy frees the GIL
+        )
+        best, passes, end = float("inf"), 0, perf_counter() + seconds
+        while passes < _MIN_PASSES or perf_counter() < end:
+            start = perf_counter()
+            one_pass()
+            best = min(best, perf_counter() - start)
+            passes += 1
+    total = 8 * words * threads
+    return Bandwidth(total, total / best)
+
+
+def beyond_cache_bytes() -> int:
+    """A buffer that no cache holds: twice the last one, if a fourth of the free memory allows."""
+    wanted = max(_SMALLEST, _BEYOND_CACHE * (last_level_cache_bytes() or 0))
+    free = available_memory_bytes()
+    return wanted if free is None else min(wanted, free // _SHARE_OF_MEMORY)

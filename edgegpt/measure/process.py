@@ -1,0 +1,115 @@
+"""Start a process that measures one file, and hear what it found."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+import edgegpt
+from edgegpt import errors
+from edgegpt.errors import EdgeGPTError, MeasureError
+from edgegpt.measure.machine import machine
+from edgegpt.measure.plan import Plan, ProcessFigures, figures_from_json
+from edgegpt.short_cause import short_cause
+
+Progress = Callable[[float], None]
+
+
+def measure_process(
+    path: str | Path, plan: Plan | None = None, *, on_progress: Progress | None = None
+) -> ProcessFigures:
+    """What a fresh process measures of a file; it is the robot's process, so memory is the model's.
+
+    Args:
+        path: an .onnx file made by `edgegpt export`.
+        plan: what to measure; None is all of Plan's defaults.
+        on_progress: called with the share of the measuring time that has passed, from 0 to 1.
+
+    Raises:
+        MeasureError: the plan is not possible on this machine or with this model, or the process
+            failed or was killed.
+        ArtifactError, EngineError, NonFiniteLogitsError: as `edgegpt.load`.
+    """
+    plan = Plan() if plan is None else plan
+    check_threads(plan.threads)
+    job = json.dumps({"path": str(path), "plan": asdict(plan)})
+    with tempfile.TemporaryFile() as stderr:  # a pipe would fill up and block when nobody reads
+        command = [sys.executable, "-m", "edgegpt.measure.child"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=stderr, env=_environment(), text=True, encoding="utf-8"
+        ) as child:
+            try:
+                assert child.stdin is not None
+                assert child.stdout is not None
+                message = _talk(child.stdin, child.stdout, job, on_progress)
+            except BaseException:  # Ctrl-C, or on_progress failed
+                child.kill()
+                raise
+        code = child.returncode
+        if "figures" in message:
+            return figures_from_json(message["figures"])
+        if "error" in message:
+            raise _error(message["error"])
+        stderr.seek(0)
+        raise MeasureError(_death(path, code, stderr.read().decode("utf-8", "replace")))
+
+
+def check_threads(threads: int) -> None:
+    """Raise MeasureError where `threads` is not within 1 to the cores that this process may use."""
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise MeasureError(f"threads must be a whole number of at least 1, got {threads!r}")
+    cores = machine().available_cores
+    if threads > cores:
+        raise MeasureError(
+            f"threads must be at most {cores}, the cores that this process may use, got {threads}; "
+            "threads that wait for each other's core measure nothing"
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Runs the code that runs here, wherever it lies, and no file of the current folder."""
+    here = str(Path(edgegpt.__file__).parents[1])
+    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+
+
+def _talk(stdin: IO[str], stdout: IO[str], job: str, on_progress: Progress | None) -> dict[str, Any]:
+    """Hand over the job; the child's last line, or nothing if it died before."""
+    try:
+        stdin.write(job)
+        stdin.close()
+    except BrokenPipeError:  # it died at once
+        return {}
+    last: dict[str, Any] = {}
+    for line in stdout:
+        try:
+            last = json.loads(line)
+        except ValueError:  # cut in the middle, or printed by another library
+            continue
+        if on_progress is not None and "progress" in last:
+            on_progress(last["progress"])
+    return last
+
+
+def _error(error: dict[str, str]) -> EdgeGPTError:
+    """The child's error as if it had been raised here."""
+    kind = getattr(errors, error["kind"], MeasureError)
+    result: EdgeGPTError = kind(error["sentence"])
+    return result
+
+
+def _death(path: str | Path, code: int, stderr: str) -> str:
+    if code < 0:
+        name = signal.Signals(-code).name
+        hint = "; the system may have run out of memory" if -code == signal.SIGKILL else ""
+        return f"the process that measured {path} was ended by {name}{hint}"
+    lines = stderr.strip().splitlines()
+    cause = short_cause(Exception(lines[-1])) if lines else f"exit code {code}"
+    return f"the process that measured {path} failed: {cause}"
