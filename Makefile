@@ -3,7 +3,7 @@
 PYTHON ?= python3
 # An index with CPU builds of torch, where pip's own has only CUDA ones (several GB).
 TORCH_INDEX ?=
-# More words for pytest, as in `make test ARGS="-m 'not slow' -k tokenizer"`.
+# More words for pytest or benchmarks/peers.py, as in `make test ARGS="-m 'not slow' -k tokenizer"`.
 ARGS ?=
 
 STAMP := .venv/.edgegpt-is-set-up
@@ -11,7 +11,7 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ros demo test test-ros lint clean
+.PHONY: help setup ros demo test test-ros peers lint clean
 
 # $(call if-ros,WHAT,COMMAND): COMMAND, or a line that says that WHAT is left out where ROS 2 cannot be built.
 if-ros = $(PYTHON) ros2_ws/make_ros.py; code=$$?; \
@@ -21,7 +21,7 @@ help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
 	@echo
 	@echo "Variables: PYTHON=python3.12 (interpreter for .venv), TORCH_INDEX=URL (index with CPU builds"
-	@echo "of torch, where pip's own has only CUDA ones), ARGS=\"...\" (more arguments for pytest)."
+	@echo "of torch, where pip's own has only CUDA ones), ARGS=\"...\" (more for pytest or peers.py)."
 
 setup: $(STAMP)  ## prepare .venv; done once, then a second
 
@@ -38,6 +38,10 @@ test: setup  ## all tests, the slow ones too, and those of ROS 2
 
 test-ros: setup  ## the tests of ROS 2 alone
 	@$(call if-ros,tests/ros,ros2_ws/run -- pytest tests/ros)
+
+peers:  ## edgegpt beside other engines, which go into .venv-peers; one of them compiles for eight minutes
+	@$(PYTHON) benchmarks/peer/install.py $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
+	.venv-peers/bin/python benchmarks/peers.py $(ARGS)
 
 lint: setup  ## ruff, its formatter, and mypy
 	.venv/bin/ruff check .

@@ -1,0 +1,1 @@
+"""The parts of benchmarks/peers.py: one file per engine, and what runs and compares them."""

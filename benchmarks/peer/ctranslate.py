@@ -1,0 +1,70 @@
+"""CTranslate2, converted from the transformers twin by its own GPT-2 loader.
+
+Its decoding loop is in C++ and calls back for each token; the clock is read there. Logits for the
+proof come from `forward_batch`, which reads all at once; the proof also compares the timed path with
+them (peer/parity.py).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+import ctranslate2
+import numpy as np
+
+from peer.engine import Burst, Logits, Peer
+from peer.folder import read_config
+
+
+def prepare(folder: Path, variant: str) -> None:
+    import transformers
+    from ctranslate2.converters.transformers import GPT2Loader
+
+    from peer.hf import twin_folder
+
+    twin = transformers.GPT2LMHeadModel.from_pretrained(twin_folder(folder))
+    spec = GPT2Loader().get_model_spec(twin)
+    words = _words(twin.config.vocab_size)
+    spec.register_vocabulary(words)
+    # It appends what it does not find, and the head then has rows too few.
+    spec.config.unk_token = spec.config.bos_token = spec.config.eos_token = words[0]
+    spec.validate()
+    spec.optimize(quantization=variant)
+    home = _home(folder, variant)
+    home.mkdir(exist_ok=True)
+    spec.save(str(home))
+
+
+def open_peer(folder: Path, variant: str, threads: int) -> Peer:
+    generator = ctranslate2.Generator(
+        str(_home(folder, variant)), "cpu", compute_type=variant, inter_threads=1, intra_threads=threads
+    )
+    words = _words(read_config(folder).vocab_size)
+
+    def burst(prompt: Sequence[int], n: int) -> Burst:
+        marks, tokens = [], []
+
+        def take(step: ctranslate2.GenerationStepResult) -> bool:
+            marks.append(perf_counter())
+            tokens.append(step.token_id)
+            return False
+
+        start = [words[i] for i in prompt]
+        marks.append(perf_counter())
+        generator.generate_batch(
+            [start], min_length=n, max_length=n, include_prompt_in_result=False, callback=take
+        )
+        return marks, tokens
+
+    def logits(ids: Sequence[int], at_once: int) -> Logits:
+        return np.asarray(generator.forward_batch([list(ids)]))[0, at_once - 1 :]
+
+    return Peer(burst, logits)
+
+
+def _words(vocab_size: int) -> list[str]:
+    return [f"t{i}" for i in range(vocab_size)]
+
+
+def _home(folder: Path, variant: str) -> Path:
+    return folder / f"ctranslate2-{variant}"
