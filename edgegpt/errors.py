@@ -46,7 +46,7 @@ class NonFiniteLogitsError(EdgeGPTError):
 
 
 class SessionError(EdgeGPTError):
-    """A session is busy, has moved on, finds no room, or cannot be rewound so far."""
+    """A session is busy, has moved on, can never find room, or cannot be rewound so far."""
 
 
 class OverloadedError(EdgeGPTError):
@@ -63,6 +63,10 @@ class NotActiveError(EdgeGPTError):
 
 class VerificationError(EdgeGPTError):
     """An ONNX file does not compute what the PyTorch model computes."""
+
+
+class BudgetError(EdgeGPTError):
+    """A file falls short of a budget."""
 
 
 class DataError(EdgeGPTError):

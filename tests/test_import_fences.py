@@ -40,7 +40,18 @@ LAYERS: dict[str, set[str]] = {
     "engine": {"engine"},  # token ids in, token ids out
     "generator": {"generator", "session", "turn"},  # text in, text out
     "server": {"request_queue", "server", "server_statistics", "session_store", "ticket", "token_count"},
-    "judged": {"board", "budget", "evaluation", "measure", "planner", "report"},
+    "judged": {
+        "board",
+        "budget",
+        "check",
+        "estimates",
+        "evaluation",
+        "measure",
+        "memory_need",
+        "planner",
+        "report",
+        "verdict",
+    },
     "edges": {"cli", "pytest_plugin", "schemas"},
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
@@ -62,6 +73,7 @@ LIBRARIES = {
     "onnx": ("export/",),
     "onnxscript": ("export/",),
     "transformers": ("export/edgegpt_export/importers/",),
+    "matplotlib": ("edgegpt/measure/plot.py",),
     "rclpy": ("ros2_ws/",),
     "edgegpt_ros": ("ros2_ws/",),
 }

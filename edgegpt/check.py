@@ -1,0 +1,168 @@
+"""Hold one file to a budget: measure in fresh processes, judge each limit by its interval."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from edgegpt.accounting import parameter_count
+from edgegpt.artifact import open_artifact
+from edgegpt.budget import Budget
+from edgegpt.errors import MeasureError
+from edgegpt.estimates import LEAST_PROCESSES, estimates
+from edgegpt.evaluation import evaluate
+from edgegpt.generator import load
+from edgegpt.measure.machine import Machine, machine
+from edgegpt.measure.noise import noise
+from edgegpt.measure.plan import Plan, ProcessFigures
+from edgegpt.measure.process import check_threads, measure_process
+from edgegpt.memory_need import check_memory
+from edgegpt.pairs import Pair, read_jsonl
+from edgegpt.verdict import Estimate, Row, Verdict, rows
+
+SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
+_IDLE_SECONDS: Final = 0.5
+_GENERATIONS: Final = 300  # in each process, after a quarter as many to warm up
+
+_COUNTED: Final = {"parameters", "artifact_mb", "accuracy"}  # for which no process is needed
+_TIMED: Final = {"ttft_ms", "token_ms", "jitter"}
+
+OnStep = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A file beside a budget.
+
+    Attributes:
+        path: the file.
+        budget: the limits.
+        threads: that were measured with.
+        machine: before the first process started.
+        processes: how many measured; 0 where every limit could be counted.
+        rows: one for each limit of the budget.
+        noise: why the times are not to be trusted, one sentence each; empty on a quiet machine.
+    """
+
+    path: Path
+    budget: Budget
+    threads: int
+    machine: Machine
+    processes: int
+    rows: tuple[Row, ...]
+    noise: tuple[str, ...]
+
+    @property
+    def broken(self) -> tuple[Row, ...]:
+        """The limits that are broken for sure."""
+        return tuple(row for row in self.rows if row.verdict is Verdict.BROKEN)
+
+
+def check(
+    path: str | Path,
+    budget: Budget,
+    *,
+    threads: int | None = None,
+    processes: int = LEAST_PROCESSES,
+    seconds: float = SECONDS,
+    on_step: OnStep = lambda _: None,
+) -> Check:
+    """Measure what the budget limits, and nothing else.
+
+    Args:
+        path: an .onnx file made by `edgegpt export`.
+        budget: what it has to keep.
+        threads: of onnxruntime; None is the budget's.
+        processes: how many fresh processes measure, one after another, at least LEAST_PROCESSES.
+        seconds: of measuring times in each; more samples make surer percentiles.
+        on_step: is told what happens next, in a few words.
+
+    Raises:
+        MeasureError: the file cannot fit into memory, or cannot be measured so.
+        ArtifactError: the file is not valid.
+        DataError: the budget's examples are not valid, or do not fit into the context.
+    """
+    path, threads = Path(path), budget.threads if threads is None else threads
+    if processes < LEAST_PROCESSES:
+        raise MeasureError(
+            f"processes must be at least {LEAST_PROCESSES}, got {processes}; fewer give no interval"
+        )
+    if not 0 < seconds <= 3600:
+        raise MeasureError(f"seconds must be above 0 and at most 3600, got {seconds}")
+    check_threads(threads)
+    pairs = [] if budget.accuracy is None else read_jsonl(Path(budget.accuracy.path))
+    check_memory(path, budget.board)
+    on_step("reading the file")
+    figures = _counted(path)
+    before, measured = machine(), []
+    plan = _plan(budget, threads, seconds)
+    if plan is not None:
+        for i in range(processes):
+            on_step(f"measuring, process {i + 1} of {processes}")
+            measured.append(measure_process(path, plan))
+        figures |= estimates(measured)
+    if pairs:
+        on_step(f"answering {len(pairs)} examples")
+        figures["accuracy"] = _accuracy(path, threads, pairs)
+    found = rows(budget.limits(), figures)
+    return Check(path, budget, threads, before, len(measured), found, _noise(measured, before, threads))
+
+
+def check_json(checked: Check) -> dict[str, Any]:
+    """For machines; an upper bound that is missing is None."""
+    return {
+        "file": str(checked.path),
+        "budget": checked.budget.name,
+        "board": None if checked.budget.board is None else checked.budget.board.description,
+        "threads": checked.threads,
+        "processes": checked.processes,
+        "machine": asdict(checked.machine),
+        "noise": list(checked.noise),
+        "kept": not checked.broken,
+        "limits": [_row_json(row) for row in checked.rows],
+    }
+
+
+def _counted(path: Path) -> dict[str, Estimate | None]:
+    artifact = open_artifact(path)
+    return {
+        "parameters": Estimate.exact(parameter_count(artifact.config)),
+        "artifact_mb": Estimate.exact(artifact.bytes / 1e6),
+    }
+
+
+def _plan(budget: Budget, threads: int, seconds: float) -> Plan | None:
+    """What each process has to do; None where counting is enough."""
+    keys = {name.partition(".")[0] for name in budget.limits()}
+    if keys <= _COUNTED:
+        return None
+    return Plan(
+        threads=threads,
+        prompts=(1 if budget.ttft_ms is None else budget.ttft_ms.prompt_tokens,),
+        seconds=seconds if keys & _TIMED else 0.0,
+        idle_seconds=_IDLE_SECONDS if "idle_cpu_percent" in keys else 0.0,
+        generations=_GENERATIONS if "rss_slope_kb_per_1000" in keys else 0,
+    )
+
+
+def _accuracy(path: Path, threads: int, pairs: list[Pair]) -> Estimate:
+    """Of these very examples, so that nothing is uncertain about it."""
+    return Estimate.exact(evaluate(load(path, threads=threads), pairs).exact_match)
+
+
+def _noise(measured: list[ProcessFigures], before: Machine, threads: int) -> tuple[str, ...]:
+    return noise(measured, before, threads) if measured else ()
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    estimate = row.estimate
+    return {
+        "name": row.name,
+        "limit": row.limit,
+        "at_least": row.at_least,
+        "measured": None if estimate is None else estimate.value,
+        "low": None if estimate is None else estimate.low,
+        "high": None if estimate is None or estimate.high == float("inf") else estimate.high,
+        "margin": row.margin,
+        "verdict": row.verdict.value,
+    }

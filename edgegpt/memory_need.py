@@ -1,0 +1,55 @@
+"""Is there enough memory for a file? Counted before it is loaded."""
+
+from pathlib import Path
+from typing import Final
+
+from edgegpt import contract
+from edgegpt.accounting import kv_cache_bytes
+from edgegpt.board import Board
+from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError, MeasureError
+from edgegpt.measure.machine import available_memory_bytes
+from edgegpt.onnx_metadata import read_metadata
+
+# Python, numpy and onnxruntime without any model; 75 MB on x86-64, somewhat less on small boards.
+RUNTIME_BYTES: Final = 50_000_000
+
+
+def check_memory(path: Path, board: Board | None) -> None:
+    """Refuse a file that cannot fit, before a session is made.
+
+    What is counted is the least that a process needs: the runtime, the weights once and one cache.
+    Activations and what onnxruntime packs a second time come on top, so that a file which passes may
+    still be too large, but one that does not pass never fits.
+
+    Raises:
+        MeasureError: the file needs more than the board has, or more than is free here.
+    """
+    need = least_bytes(path)
+    if need is None:  # whoever opens the file says what is wrong with it
+        return
+    if board is not None and board.memory_mb is not None and need > 1e6 * board.memory_mb.value:
+        raise MeasureError(
+            f"{path} needs at least {need / 1e6:,.0f} MB (runtime, weights, cache) and the board "
+            f"({board.description}) has {board.memory_mb.value:,.0f} MB; export it at a lower precision, or "
+            "choose a smaller model"
+        )
+    free = available_memory_bytes()
+    if free is not None and need > free:
+        raise MeasureError(
+            f"{path} needs at least {need / 1e6:,.0f} MB (runtime, weights, cache) and this machine has "
+            f"{free / 1e6:,.0f} MB free; end other programs, or choose a smaller model"
+        )
+
+
+def least_bytes(path: Path) -> int | None:
+    """The least memory of a process that runs this file; None where the file cannot be understood."""
+    try:
+        metadata = read_metadata(path)
+        config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
+        size = path.stat().st_size
+        if name := metadata.get(contract.META_DATA_FILE):
+            size += path.resolve().with_name(name).stat().st_size
+    except (OSError, ValueError, KeyError, ConfigError):
+        return None
+    return RUNTIME_BYTES + size + kv_cache_bytes(config, config.block_size)

@@ -1,0 +1,85 @@
+"""Does a figure keep its limit, when the figure itself is only known within an interval?
+
+Nothing is measured here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+# All other limits are the largest value that is allowed.
+AT_LEAST: Final = frozenset({"accuracy"})
+
+
+class Verdict(str, Enum):
+    """What can be said of one limit."""
+
+    KEPT = "kept"
+    WITHIN_NOISE = "within noise"  # the limit lies inside the interval: neither kept nor broken for sure
+    BROKEN = "broken"
+    NOT_MEASURED = "not measured"  # this system does not tell
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and the interval in which the true one lies; exact where low = value = high."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def exact(cls, value: float) -> "Estimate":
+        """A figure that is counted, not measured."""
+        return cls(value, value, value)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One limit of a budget beside what was found.
+
+    Attributes:
+        name: as `ttft_ms.p50`.
+        limit: what the budget says, in the unit of the name.
+        estimate: what was found; None where it could not be measured.
+        verdict: what follows.
+    """
+
+    name: str
+    limit: float
+    estimate: Estimate | None
+    verdict: Verdict
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the limit is the smallest value that is allowed."""
+        return self.name in AT_LEAST
+
+    @property
+    def margin(self) -> float | None:
+        """Room between the figure and its limit as a share of the limit; negative beyond it."""
+        if self.estimate is None:
+            return None
+        room = self.limit - self.estimate.value
+        return (-room if self.at_least else room) / self.limit
+
+
+def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) -> Verdict:
+    """Broken only where the whole interval lies beyond the limit, kept only where none of it does."""
+    if estimate is None:
+        return Verdict.NOT_MEASURED
+    sign = -1 if at_least else 1
+    best, worst = sorted((sign * estimate.low, sign * estimate.high))
+    if best > sign * limit:
+        return Verdict.BROKEN
+    return Verdict.WITHIN_NOISE if worst > sign * limit else Verdict.KEPT
+
+
+def rows(limits: Mapping[str, float], figures: Mapping[str, Estimate | None]) -> tuple[Row, ...]:
+    """One row a limit, in the order of the limits; a figure that is missing was not measured."""
+    made = []
+    for name, limit in limits.items():
+        estimate = figures.get(name)
+        made.append(Row(name, limit, estimate, judge(estimate, limit, at_least=name in AT_LEAST)))
+    return tuple(made)
