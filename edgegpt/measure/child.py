@@ -202,14 +202,11 @@ def _rss_slope(engine: edgegpt.Engine, generations: int) -> float | None:
 
 
 def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
-    from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
+    from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth  # not before memory is known
+    from edgegpt.measure.file import read_file
 
-    model_bytes = Path(path).stat().st_size
-    data = Path(f"{path}.data")
-    if data.is_file():
-        model_bytes += data.stat().st_size
-    beyond = beyond_cache_bytes()
-    return read_bandwidth(beyond, threads), read_bandwidth(min(model_bytes, beyond), threads)
+    beyond, model = beyond_cache_bytes(), read_file(path).bytes
+    return read_bandwidth(beyond, threads), read_bandwidth(min(model, beyond), threads)
 
 
 def _waited_seconds() -> float | None:

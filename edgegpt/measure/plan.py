@@ -1,8 +1,10 @@
 """What one measuring process shall do, and what it found; both go through JSON."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.memory import Memory
 
@@ -12,6 +14,8 @@ MIN_ROUNDS: Final = 3
 @dataclass(frozen=True)
 class Plan:
     """What one measuring process shall do; its parts can be left out.
+
+    Whether lengths fit the model's context is seen when the model is loaded.
 
     Attributes:
         threads: of onnxruntime, and of the bandwidth measurement.
@@ -26,6 +30,9 @@ class Plan:
         idle_seconds: how long to watch the loaded process do nothing; 0 leaves it out.
         generations: short requests of varied lengths after which to see how memory grew; 0 leaves it out.
         bandwidth: whether to measure how fast this machine reads memory.
+
+    Raises:
+        MeasureError: a number is negative or not finite, or a list is empty.
     """
 
     threads: int = 1
@@ -37,6 +44,16 @@ class Plan:
     idle_seconds: float = 0.5
     generations: int = 0
     bandwidth: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "idle_seconds", "generations"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise MeasureError(f"{name} must be a number of at least 0, got {getattr(self, name)!r}")
+        if self.burst < 1:
+            raise MeasureError(f"burst must be at least 1, got {self.burst}")
+        for name in ("prompts", "fills"):
+            if getattr(self, name) == ():
+                raise MeasureError(f"{name} must hold at least one length; leave it out for the usual ones")
 
 
 @dataclass(frozen=True)

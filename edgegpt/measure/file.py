@@ -1,0 +1,62 @@
+"""What a measured file is, from its metadata."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgegpt import contract
+from edgegpt.accounting import parameter_count
+from edgegpt.config import ModelConfig
+from edgegpt.measure.traffic import weight_bytes_per_token
+from edgegpt.onnx_metadata import read_metadata
+from edgegpt.precision import AUTO, recipe
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that can be loaded.
+
+    Attributes:
+        path: as it was given.
+        target: `engine` or `portable`.
+        precision: of its weights.
+        parameters: of the model.
+        bytes: of the file and of its external data.
+        context: block_size, in tokens.
+        weight_bytes_per_token: what one decode step reads of the weights.
+    """
+
+    path: str
+    target: str
+    precision: str
+    parameters: int
+    bytes: int
+    context: int
+    weight_bytes_per_token: int
+
+
+def read_file(path: str | Path) -> File:
+    """The facts of a file that has been loaded once, so that it is known to be whole."""
+    path = Path(path)
+    metadata = read_metadata(path)
+    config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
+    precision = metadata[contract.META_PRECISION]
+    bits = json.loads(metadata[contract.META_RECIPE]) if precision == AUTO else recipe(config, precision)
+    return File(
+        path=str(path),
+        target=metadata[contract.META_TARGET],
+        precision=precision,
+        parameters=parameter_count(config),
+        bytes=path.stat().st_size + _data_bytes(path, metadata),
+        context=config.block_size,
+        weight_bytes_per_token=weight_bytes_per_token(config, bits),
+    )
+
+
+def _data_bytes(path: Path, metadata: dict[str, str]) -> int:
+    """Of the weights beside the file, or beside what it links to; 0 when they are inside."""
+    name = metadata.get(contract.META_DATA_FILE)
+    if name is None:
+        return 0
+    data = path.with_name(name)
+    return (data if data.is_file() else path.resolve().with_name(name)).stat().st_size
