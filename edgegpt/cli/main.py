@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from edgegpt import __version__
+from edgegpt.cli.bench import bench
+from edgegpt.cli.check import check
 from edgegpt.cli.eval import eval_
 from edgegpt.cli.export import export
 from edgegpt.cli.generate import generate
@@ -19,7 +21,7 @@ from edgegpt.cli.info import info
 from edgegpt.cli.params import params
 from edgegpt.cli.train import train
 from edgegpt.cli.verify import verify
-from edgegpt.errors import EdgeGPTError, VerificationError
+from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 
 app = typer.Typer(
     name="edgegpt",
@@ -28,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (params, train, export, verify, info, generate, eval_):
+for command in (params, train, export, verify, info, generate, eval_, bench, check):
     app.command(command.__name__.rstrip("_"))(command)
 
 
@@ -61,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         return e.exit_code
     except EdgeGPTError as e:
         print(f"edgegpt: {e}", file=sys.stderr)
-        return 1 if isinstance(e, VerificationError) else 2
+        return 1 if isinstance(e, VerificationError | BudgetError) else 2
     except (KeyboardInterrupt, typer.Abort):
         print("edgegpt: interrupted", file=sys.stderr)
         return 130

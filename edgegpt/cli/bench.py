@@ -1,0 +1,82 @@
+"""`edgegpt bench FILE.onnx`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgegpt.cli.extras import needs
+from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
+from edgegpt.errors import MeasureError
+
+if TYPE_CHECKING:
+    from edgegpt.measure.process import Progress
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def bench(
+    file: FileArgument,
+    threads: ThreadsOption = 1,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, max=3600.0, help="Measuring time; a slow model takes what it needs.")
+    ] = 10.0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw a picture too: .png, .svg or .pdf.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a file in fresh processes: first token, further tokens, load time, memory, bandwidth."""
+    from edgegpt.measure.bench import bench as measure
+    from edgegpt.measure.plan import Plan
+
+    if plot is not None:
+        _check_plot(plot)
+        with needs("report"):
+            from edgegpt.measure.plot import save_plot
+    with _progress(visible=stderr.is_terminal and not as_json) as on_progress:
+        result = measure(
+            file, Plan(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
+        )
+    if plot is not None:
+        save_plot(result, plot)
+    if as_json:
+        from edgegpt.measure.bench_json import bench_json
+
+        print_json(bench_json(result))
+        return
+    from edgegpt.cli.bench_tables import bench_tables
+
+    for part in bench_tables(result):
+        stdout.print(part)
+    if plot is not None:
+        stderr.print(f"Picture: {plot.resolve()}")
+
+
+def _check_plot(plot: Path) -> None:
+    """Before a minute of measuring, not after it."""
+    if plot.suffix.lower() not in _SUFFIXES:
+        raise MeasureError(
+            f"--plot must name a {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]} file, got {plot}"
+        )
+    if not plot.parent.is_dir():
+        raise MeasureError(f"--plot cannot write {plot}: the folder {plot.parent} does not exist")
+    if plot.is_dir():
+        raise MeasureError(f"--plot must name a file, and {plot} is a folder")
+
+
+@contextmanager
+def _progress(*, visible: bool) -> "Iterator[Progress]":
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("measuring"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=stderr, disable=not visible, transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda share: bar.update(task, completed=share)

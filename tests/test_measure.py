@@ -1,0 +1,421 @@
+"""Percentiles by hand, counted facts of the machine, and what a measuring process reports. No times."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_files import tiny_file
+
+import edgegpt
+from edgegpt.config import ModelConfig
+from edgegpt.engine import Engine
+from edgegpt.errors import ArtifactError, MeasureError
+from edgegpt.kv_cache import KVCache
+from edgegpt.measure import process
+from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
+from edgegpt.measure.distribution import Distribution
+from edgegpt.measure.file import read_file
+from edgegpt.measure.machine import cgroup_quota, machine
+from edgegpt.measure.memory import memory, peak_rss_bytes
+from edgegpt.measure.noise import noise
+from edgegpt.measure.plan import (
+    MIN_ROUNDS,
+    Plan,
+    ProcessFigures,
+    figures_from_json,
+    figures_to_json,
+    plan_from_json,
+)
+from edgegpt.measure.process import measure_process
+from edgegpt.measure.timing import measure_first_token, measure_tokens
+from edgegpt.measure.traffic import weight_bytes_per_token
+from edgegpt.precision import recipe
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
+HUNDRED = Distribution(tuple(float(i) for i in range(100, 0, -1)))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_file(tmp_path_factory.mktemp("measure"))
+
+
+@pytest.fixture(scope="module")
+def engine(file: Path) -> Engine:
+    return edgegpt.load(file).engine
+
+
+@pytest.fixture(scope="module")
+def figures(file: Path) -> ProcessFigures:
+    return measure_process(file, Plan(seconds=0.0, idle_seconds=0.01, generations=8, burst=4))
+
+
+# Percentiles
+
+
+def test_percentiles_are_samples_that_were_measured() -> None:
+    assert (HUNDRED.p50, HUNDRED.p90, HUNDRED.p99, HUNDRED.max) == (50.0, 90.0, 99.0, 100.0)
+    assert HUNDRED.mean == 50.5
+    assert HUNDRED.jitter == 99 / 50
+    assert Distribution((3.0,)).p99 == 3.0
+
+
+def test_the_median_of_ten_lies_between_the_second_and_the_ninth() -> None:
+    """As in every table of the sign test: 97.9 % at n = 10."""
+    interval = Distribution(tuple(float(i) for i in range(1, 11))).interval(0.5)
+    assert (interval.low, interval.high) == (2.0, 9.0)
+
+
+@pytest.mark.parametrize(("n", "bounded"), [(5, False), (6, True)])
+def test_a_median_has_bounds_from_six_samples_on(n: int, bounded: bool) -> None:
+    """1/2^5 is more than 2.5 %, 1/2^6 is less."""
+    interval = Distribution(tuple(float(i) for i in range(1, n + 1))).interval(0.5)
+    assert (interval.low, interval.high) == ((1.0, float(n)) if bounded else (0.0, math.inf))
+
+
+@pytest.mark.parametrize(("n", "bounded"), [(367, False), (368, True)])
+def test_the_99th_percentile_has_an_upper_bound_from_368_samples_on(n: int, bounded: bool) -> None:
+    """0.99^367 is more than 2.5 %, 0.99^368 is less."""
+    assert math.isfinite(Distribution(tuple(map(float, range(n)))).interval(0.99).high) == bounded
+
+
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.99]))
+def test_an_interval_holds_its_percentile(samples: list[float], q: float) -> None:
+    part = Distribution(tuple(samples))
+    assert part.interval(q).low <= part.percentile(q) <= part.interval(q).high
+
+
+def test_intervals_hold_the_true_median_in_at_least_95_of_100_cases() -> None:
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(1000):
+        interval = Distribution(tuple(rng.exponential(size=50))).interval(0.5)
+        held += interval.low <= math.log(2) <= interval.high
+    assert 940 <= held <= 990
+
+
+def test_a_summary_is_plain_json_and_a_missing_bound_is_null() -> None:
+    summary = json.loads(json.dumps(HUNDRED.summary(), allow_nan=False))
+    assert summary["samples"] == 100
+    assert summary["p99_interval"] == [97.0, None]
+
+
+def test_joined_parts_keep_every_sample() -> None:
+    assert Distribution.joined([Distribution((1.0, 3.0)), Distribution((2.0,))]).samples == (1.0, 3.0, 2.0)
+
+
+def test_no_samples_are_no_distribution() -> None:
+    with pytest.raises(MeasureError, match="at least one sample"):
+        Distribution(())
+    with pytest.raises(MeasureError, match=r"between 0 and 1, got 1\.0"):
+        HUNDRED.interval(1.0)
+
+
+# The machine
+
+
+def group(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def test_the_tightest_quota_of_the_groups_above_counts(tmp_path: Path) -> None:
+    root = tmp_path / "cgroup"
+    group(root, "cpu.max", "max 100000\n")
+    group(root / "robot", "cpu.max", "150000 100000\n")
+    group(root / "robot" / "node", "cpu.max", "400000 100000\n")
+    proc = tmp_path / "self"
+    proc.write_text("0::/robot/node\n")
+    assert cgroup_quota(proc, root) == 1.5
+    proc.write_text("0::/\n")
+    assert cgroup_quota(proc, root) is None
+
+
+def test_a_quota_of_the_first_cgroups_counts_too(tmp_path: Path) -> None:
+    group(tmp_path / "cpu" / "job", "cpu.cfs_quota_us", "50000\n")
+    group(tmp_path / "cpu" / "job", "cpu.cfs_period_us", "100000\n")
+    group(tmp_path / "cpu", "cpu.cfs_quota_us", "-1\n")
+    proc = tmp_path / "self"
+    proc.write_text("4:memory:/x\n1:cpu,cpuacct:/job\n0::/\n")
+    assert cgroup_quota(proc, tmp_path) == 0.5
+
+
+def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
+    assert cgroup_quota(tmp_path / "none", tmp_path) is None
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(None, 4), (1.5, 2), (0.3, 1), (9.0, 4)])
+def test_available_cores_respect_affinity_and_quota(quota: float | None, cores: int) -> None:
+    assert replace(machine(), affinity=4, quota=quota).available_cores == cores
+
+
+def test_the_machine_names_what_a_figure_depends_on() -> None:
+    facts = machine()
+    assert facts.cpu
+    assert facts.versions.keys() == {"python", "edgegpt", "onnxruntime", "numpy"}
+    if hasattr(os, "sched_getaffinity"):
+        assert facts.affinity == len(os.sched_getaffinity(0))
+
+
+def test_bandwidth_says_what_it_read() -> None:
+    for threads in (1, 2):
+        measured = read_bandwidth(80_000, threads, seconds=0.0)
+        assert measured.buffer_bytes == 80_000
+        assert measured.bytes_per_second > 0
+    assert beyond_cache_bytes() > 1_000_000
+
+
+# Memory
+
+
+@LINUX
+def test_resident_memory_is_private_and_mapped_together() -> None:
+    before = memory()
+    array = np.ones(40_000_000, np.uint8)
+    after = memory()
+    assert before is not None
+    assert after is not None
+    assert after.rss_bytes == after.private_bytes + after.mapped_bytes
+    assert 39e6 < after.private_bytes - before.private_bytes < 60e6
+    assert (peak_rss_bytes() or 0) >= array.nbytes
+
+
+# An engine in this process
+
+
+def test_as_many_samples_come_as_were_asked_for(engine: Engine) -> None:
+    assert measure_first_token(engine, 8, 5).n == 5
+    assert measure_first_token(engine, engine.capacity, 1).n == 1
+    assert measure_tokens(engine, 10, 7).n == 7
+
+
+def test_the_first_further_token_finds_the_cache_as_full_as_asked(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fills, decode = [], Engine.decode_one_token
+
+    def watched(self: Engine, cache: KVCache, token_id: int) -> Any:
+        fills.append(cache.length)
+        return decode(self, cache, token_id)
+
+    monkeypatch.setattr(Engine, "decode_one_token", watched)
+    measure_tokens(engine, engine.capacity - 5, 4)
+    assert fills == [engine.capacity - 5 + i for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "repeats", "sentence"),
+    [
+        (0, 1, "prompt_tokens must be at least 1, got 0"),
+        (49, 1, "prompt_tokens must be at most 48 with this context, got 49"),
+        (8, 0, "repeats must be at least 1, got 0"),
+        (8.5, 1, r"prompt_tokens must be a whole number, got 8\.5"),
+    ],
+)
+def test_a_prompt_that_cannot_be_measured_is_refused(
+    engine: Engine, prompt: Any, repeats: int, sentence: str
+) -> None:
+    with pytest.raises(MeasureError, match=sentence):
+        measure_first_token(engine, prompt, repeats)
+
+
+def test_a_fill_that_leaves_no_room_is_refused(engine: Engine) -> None:
+    assert measure_tokens(engine, 43, 4).n == 4
+    with pytest.raises(MeasureError, match="cache_fill must be at most 43 with this context, got 44"):
+        measure_tokens(engine, 44, 4)
+
+
+# What a token reads
+
+
+def test_a_token_reads_all_weights_but_the_other_positions() -> None:
+    config = ModelConfig(vocab_size=100, block_size=16, n_layer=2, n_head=2, n_embd=32, tie_embeddings=True)
+    all_weights = 4 * (32_192 - 100 * 32)  # 32,192 with an untied head
+    assert weight_bytes_per_token(config, recipe(config, "fp32")) == all_weights - 4 * 15 * 32
+
+
+def test_an_untied_head_leaves_the_embedding_unread_but_for_a_row() -> None:
+    config = ModelConfig(vocab_size=100, block_size=16, n_layer=2, n_head=2, n_embd=32, tie_embeddings=False)
+    unread = 4 * (15 * 32 + 99 * 32)
+    assert weight_bytes_per_token(config, recipe(config, "fp32")) == 4 * 32_192 - unread
+
+
+def test_the_facts_of_a_file_are_its_metadata(file: Path) -> None:
+    facts = read_file(file)
+    assert (facts.target, facts.precision, facts.context) == ("engine", "fp32", 48)
+    assert facts.bytes == file.stat().st_size
+    assert 0 < facts.weight_bytes_per_token < 4 * facts.parameters
+
+
+# A process
+
+
+def test_a_process_measures_the_usual_prompts_and_fills(figures: ProcessFigures) -> None:
+    assert list(figures.first_token) == [8, 32, 47]
+    assert list(figures.token) == [16, 24, 43]
+    assert {part.n for part in figures.first_token.values()} == {MIN_ROUNDS}
+    assert {part.n for part in figures.token.values()} == {MIN_ROUNDS * 4}
+    assert len(figures.round_ms) == MIN_ROUNDS
+
+
+def test_its_load_time_holds_its_imports(figures: ProcessFigures) -> None:
+    assert 0 < figures.import_ms < figures.load_ms
+    assert figures.first_reply_ms > 0
+
+
+def test_its_cache_is_counted(figures: ProcessFigures, engine: Engine) -> None:
+    assert figures.cache_bytes == engine.new_cache().bytes
+
+
+@LINUX
+def test_its_memory_grows_from_imports_to_work_and_is_the_models_alone(figures: ProcessFigures) -> None:
+    assert figures.imported is not None
+    assert figures.loaded is not None
+    assert figures.worked is not None
+    assert figures.imported.rss_bytes < figures.loaded.rss_bytes <= figures.worked.rss_bytes + 5_000_000
+    assert figures.peak_rss_bytes is not None
+    assert figures.worked.rss_bytes <= figures.peak_rss_bytes < 200e6  # this process has torch
+    assert figures.rss_slope_kb_per_1000 is not None
+
+
+def test_figures_come_through_json_unchanged(figures: ProcessFigures) -> None:
+    assert figures_from_json(json.loads(json.dumps(figures_to_json(figures)))) == figures
+
+
+def test_a_plan_comes_through_json_unchanged() -> None:
+    for plan in (Plan(), Plan(threads=2, capacity=40, prompts=(3, 9), fills=(5,), bandwidth=True)):
+        assert plan_from_json(json.loads(json.dumps(asdict(plan)))) == plan
+
+
+def test_a_process_measures_what_the_plan_names(file: Path) -> None:
+    plan = Plan(capacity=40, prompts=(3, 39), fills=(30, 2), burst=5, seconds=0.0, idle_seconds=0.0)
+    shares: list[float] = []
+    figures = measure_process(file, plan, on_progress=shares.append)
+    assert list(figures.first_token) == [3, 39]
+    assert list(figures.token) == [30, 2]
+    assert figures.idle_cpu_percent is None
+    assert figures.bandwidth == ()
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 looks into the current folder")
+def test_files_of_the_current_folder_are_not_imported(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise RuntimeError")
+    monkeypatch.chdir(tmp_path)
+    assert measure_process(file, Plan(seconds=0.0, idle_seconds=0.0)).load_ms > 0
+
+
+# What cannot be measured
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        ({"prompts": (48,)}, "a prompt must have from 1 to 47 tokens, got 48; the context holds 48"),
+        ({"fills": (40,)}, "a cache that is to take 16 more must have from 1 to 31 tokens, got 40"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(file: Path, plan: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MeasureError, match=sentence):
+        measure_process(file, Plan(**plan))
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        ({"seconds": -1.0}, r"seconds must be a number of at least 0, got -1\.0"),
+        ({"seconds": math.nan}, "seconds must be a number of at least 0, got nan"),
+        ({"burst": 0}, "burst must be at least 1, got 0"),
+        ({"prompts": ()}, "prompts must hold at least one length"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(plan: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MeasureError, match=sentence):
+        Plan(**plan)
+
+
+def test_threads_beyond_the_cores_are_refused(file: Path) -> None:
+    cores = machine().available_cores
+    with pytest.raises(MeasureError, match=f"at most {cores}, the cores .* got {cores + 1}"):
+        measure_process(file, Plan(threads=cores + 1))
+    with pytest.raises(MeasureError, match="at least 1, got 0"):
+        measure_process(file, Plan(threads=0))
+
+
+def test_what_is_wrong_with_a_file_is_said_as_if_it_were_loaded_here(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(ArtifactError, match="does not exist"):
+        measure_process(tmp_path / "none.onnx")
+    (tmp_path / "half.onnx").write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(ArtifactError, match="not a whole ONNX file"):
+        measure_process(tmp_path / "half.onnx")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("kill -9 $$", "was ended by SIGKILL; the system may have run out of memory"),
+        ("cat > /dev/null; kill -11 $$", "was ended by SIGSEGV$"),
+        ("echo first >&2; echo last line >&2; exit 3", "failed: last line$"),
+        ("cat > /dev/null; echo not json; exit 3", "failed: exit code 3$"),
+    ],
+)
+def test_a_process_that_dies_is_one_sentence(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, sentence: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(MeasureError, match=sentence):
+        measure_process(file)
+
+
+def test_an_interrupted_measurement_leaves_no_process(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    class Remembered(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process.subprocess, "Popen", Remembered)
+    with pytest.raises(KeyboardInterrupt):
+        measure_process(file, Plan(seconds=600.0), on_progress=interrupt)
+    assert [child.returncode is not None for child in started] == [True]
+
+
+# Noise
+
+
+def test_a_quiet_machine_has_nothing_to_say(figures: ProcessFigures) -> None:
+    quiet = replace(figures, waited_percent=0.5, round_ms=(1.0, 1.01, 1.02))
+    assert noise([quiet], replace(machine(), load=1.0, cores=2), 1) == ()
+
+
+def test_a_busy_machine_is_said_with_its_load(figures: ProcessFigures) -> None:
+    busy = replace(figures, waited_percent=12.0, round_ms=(1.0, 1.0, 1.5, 1.6))
+    load, waited, spread = noise([busy], replace(machine(), load=1.4, cores=2), 1)
+    assert "load average was 1.4" in load
+    assert "2 cores" in load
+    assert "12 % of the time" in waited
+    assert "between 1.000 and 1.600 ms" in spread
+
+
+def test_what_the_system_does_not_tell_is_no_noise(figures: ProcessFigures) -> None:
+    unknown = replace(figures, waited_percent=None, round_ms=(1.0,))
+    assert noise([unknown], replace(machine(), load=None), 1) == ()
