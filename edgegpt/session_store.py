@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from edgegpt.errors import ConfigError, SessionError
+from edgegpt.errors import ConfigError, OverloadedError, SessionError
 from edgegpt.generator import TextGenerator
 from edgegpt.session import Session
 
@@ -78,7 +78,8 @@ class SessionStore:
         A new one stays only if a turn of it did.
 
         Raises:
-            SessionError: there is no room for its cache.
+            SessionError: its cache can have no room at any time, as `check`.
+            OverloadedError: there is no room for its cache while others are in use.
         """
         if not name:
             yield None
@@ -107,7 +108,7 @@ class SessionStore:
         idle = [other for other, entry in self._entries.items() if not entry.users]
         while self._bytes() + self._generator.engine.cache_bytes > self._max_bytes:
             if not idle:
-                raise SessionError(
+                raise OverloadedError(
                     f"session {name!r} finds no room: the {len(self._entries)} sessions in use take "
                     f"{self._bytes()} of {self._max_bytes} bytes; try again later"
                 )

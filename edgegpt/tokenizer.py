@@ -33,6 +33,9 @@ _KINDS: Final = {
 }
 # A Python string carries a byte that is not UTF-8 as one of these (PEP 383, surrogateescape).
 _STRAY_BYTE: Final = re.compile("([\udc80-\udcff])")
+# From so many characters on a text is encoded as a batch of one, during which other threads can work: two
+# megabytes hold them up for seconds otherwise. It begins threads of the library, not worth it for less.
+_LONG: Final = 2**16
 
 
 class Tokenizer:
@@ -180,7 +183,11 @@ class Tokenizer:
         except UnicodeEncodeError as e:
             raise TokenizerError(f"the text holds {text[e.start]!r}, half of a character and no byte") from e
         with _panics_as("the text cannot be split into tokens"):
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            if len(text) < _LONG:
+                encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            else:
+                [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+            ids: list[int] = encoding.ids
         return ids
 
     def _token_bytes(self, token_id: int) -> bytes:

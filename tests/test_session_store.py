@@ -2,7 +2,7 @@ import pytest
 from scripted import Script, greedy
 
 from edgegpt import session_store
-from edgegpt.errors import ConfigError, SessionError
+from edgegpt.errors import ConfigError, OverloadedError, SessionError
 from edgegpt.session_store import SessionStore
 
 SHORT = greedy(max_new_tokens=2)
@@ -59,7 +59,9 @@ def test_one_in_use_never_makes_room():
         assert store.names == ["a", "c"]
         with (
             store.use("c"),
-            pytest.raises(SessionError, match=f"'d' finds no room: the 2 sessions in use take {2 * ONE} of"),
+            pytest.raises(
+                OverloadedError, match=f"'d' finds no room: the 2 sessions in use take {2 * ONE} of"
+            ),
             store.use("d"),
         ):
             pass

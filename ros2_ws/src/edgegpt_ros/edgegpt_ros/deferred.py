@@ -11,6 +11,9 @@ from typing import Any
 from rclpy.action import ActionServer
 from rclpy.action.server import ServerGoalHandle
 from rclpy.node import Node
+from rclpy.service import Service
+
+from edgegpt_ros.qos import BURST
 
 
 class DeferredActionServer(ActionServer):
@@ -38,13 +41,18 @@ class DeferredActionServer(ActionServer):
 
 def create_deferred_service(
     node: Node, service_type: Any, name: str, begin: Callable[[Any, Callable[[Any], None]], None]
-) -> Any:
+) -> None:
     """A service that calls `begin(request, respond)`; respond(response) may be called at any time."""
-    service = node.create_service(service_type, name, lambda request, _: request)
+    service = node.create_service(service_type, name, lambda request, _: request, qos_profile=BURST)
+    defer(service, begin)
+
+
+def defer(service: Service, begin: Callable[[Any, Callable[[Any], None]], None]) -> None:
+    """Have a service call `begin(request, respond)`; respond may be called once, from any thread."""
     send_now = service.send_response
 
     def send_response(request: Any, header: Any) -> None:
         begin(request, lambda response: send_now(response, header))
 
+    service.callback = lambda request, _: request
     service.send_response = send_response
-    return service

@@ -1,11 +1,14 @@
 """What the node says of itself on /diagnostics."""
 
+from collections.abc import Callable
+
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
 from edgegpt.server_statistics import ServerStatistics
 from edgegpt_ros.requests import Requests
 from edgegpt_ros.resident import rss_bytes
+from edgegpt_ros.wire import wire
 
 PERIOD_S = 1.0
 
@@ -14,15 +17,15 @@ class Diagnostics:
     """Sends one status each second.
 
     Attributes:
-        problem: why the node could not be configured; empty when it could.
-        hardware_id: name of the model.
+        hardware_id: name of the model; empty while none is loaded.
     """
 
-    def __init__(self, node: Node, requests: Requests) -> None:
+    def __init__(self, node: Node, requests: Requests, problem: Callable[[], str]) -> None:
+        """`problem` says why the node cannot be what it should; empty when it can."""
         self._node = node
         self._requests = requests
         self._misses = 0  # deadline misses until the last status
-        self.problem = ""
+        self._problem = problem
         self.hardware_id = ""
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         node.create_timer(PERIOD_S, self._publish)
@@ -36,8 +39,8 @@ class Diagnostics:
             values=[KeyValue(key=key, value=value) for key, value in self._values(statistics).items()],
         )
         misses = 0 if statistics is None else statistics.deadline_misses
-        if self.problem:
-            status.level, status.message = DiagnosticStatus.ERROR, self.problem
+        if problem := self._problem():
+            status.level, status.message = DiagnosticStatus.ERROR, wire(problem)
         elif statistics is None or statistics.state != "active":
             status.level, status.message = DiagnosticStatus.WARN, f"the node is {self._requests.state}"
         elif misses > self._misses:

@@ -4,14 +4,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any, Final
+
+# What the end may take: for the work, for telling the clients, and for the executor's last callback.
+_END_S: Final = 1.0
+_TELL_S: Final = 0.3
+_LEAVE_S: Final = 0.2
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
     # rclpy and onnxruntime take half a second to import, and until there is a node there is nothing to
     # end in order.
-    _on_signal(lambda: os._exit(0))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
     sys.exit(serve(args))
 
 
@@ -33,40 +41,51 @@ def serve(args: Sequence[str] | None) -> int:
     except Exception as error:
         print(f"edgegpt cannot start: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    stop = threading.Event()
-    _on_signal(stop.set)
+    stop = _signals()
     # One thread: nothing here waits for the model, and a second one costs a third more latency.
     executor = SingleThreadedExecutor()
     executor.add_node(node)
-    executor.create_task(node.autostart)
     end = threading.Event()
     thread = threading.Thread(target=_spin, args=(executor, end, node), name="edgegpt-executor", daemon=True)
     thread.start()
-    stop.wait()
+    node.autostart()
+    os.read(stop, 1)
 
-    node.close()
+    ended = node.close(_END_S)
+    until = monotonic() + _TELL_S
     for _ in range(3):  # what ended by that tells its clients in tasks, which begin further tasks
         done = threading.Event()
         executor.create_task(done.set)
-        done.wait(0.2)
+        done.wait(max(0.0, until - monotonic()))
     end.set()
     executor.create_task(lambda: None)  # spin_once returns after work only, not when merely woken
-    thread.join(0.5)
-    if thread.is_alive():  # it loads a model, which nothing can interrupt
+    thread.join(_LEAVE_S)
+    if not ended or thread.is_alive():
+        node.get_logger().warning("the node ends while a call of the model, or its loading, is under way")
         sys.stdout.flush()
-        os._exit(0)
+        sys.stderr.flush()
+        os._exit(0)  # nothing can interrupt it, and Python's own end would wait for it or crash
     executor.shutdown(0)
     node.destroy_node()
     rclpy.shutdown()
     return 0
 
 
-def _on_signal(do: Callable[[], None]) -> None:
+def _signals() -> int:
+    """A file descriptor from which a byte can be read for each signal to end.
+
+    Python runs a handler on the main thread between any two lines, also while that thread holds a lock;
+    so it must do nothing, and the interpreter itself writes the byte.
+    """
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: do())
+        signal.signal(number, lambda *_: None)
+    return read
 
 
-def _spin(executor, end: threading.Event, node) -> None:  # type: ignore[no-untyped-def]
+def _spin(executor: Any, end: threading.Event, node: Any) -> None:
     """Spin, also after an exception: it ends rclpy's own spin, but no request may end the node."""
     while not end.is_set():
         try:

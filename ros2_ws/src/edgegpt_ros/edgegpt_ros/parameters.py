@@ -9,9 +9,10 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgegpt.errors import EdgeGPTError
+from edgegpt.errors import ConfigError, EdgeGPTError
 from edgegpt.request_queue import Overload
 from edgegpt.sampling import SamplingParams
+from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import params_of
 
 # When a parameter may be changed: never, while no model is loaded, or at any time, for the next request.
@@ -128,8 +129,7 @@ class Parameters:
         """
         self._node = node
         self._on_change = on_change
-        self._configured = False
-        self._sampling = SamplingParams()
+        self.unconfigured()
         self._problems: dict[str, str] = {}
         given = node._parameter_overrides  # rclpy has no other way to them
         for entry in PARAMETERS:
@@ -152,21 +152,31 @@ class Parameters:
         """What is wrong with what was given at the start; empty for nothing, and once it was set right."""
         return " ".join(self._problems.values())
 
-    def configured(self, sampling: SamplingParams) -> None:
-        """A model with these defaults is loaded; what only an unconfigured node may change is fixed now."""
-        self._configured, self._sampling = True, sampling
+    def configuring(self) -> None:
+        """A model is being loaded; what only an unconfigured node may change is fixed from now on."""
+        self._fixed = True
+
+    def configured(self, sampling: SamplingParams, context: int) -> None:
+        """A model is loaded, with these defaults and so many tokens of context.
+
+        Raises:
+            ConfigError: the parameters do not go together with it.
+        """
+        self._sampling, self._context = sampling, context
+        if reason := self._refusal(self.values):
+            raise ConfigError(reason)
 
     def unconfigured(self) -> None:
         """No model is loaded."""
-        self._configured, self._sampling = False, SamplingParams()
+        self._fixed, self._sampling, self._context = False, SamplingParams(), 0
 
-    def own(self, sampling: SamplingParams) -> SamplingParams:
-        """What a request gets that does not say otherwise, where the model's defaults are `sampling`.
+    def own(self) -> SamplingParams:
+        """What a request gets that does not say otherwise.
 
         Raises:
             SamplingError: a parameter is outside its range.
         """
-        return params_of(SimpleNamespace(**self.values), sampling)
+        return params_of(SimpleNamespace(**self.values), self._sampling)
 
     def _declare(self, entry: Entry, given: Parameter | None) -> None:
         value: Any = entry.default
@@ -189,25 +199,28 @@ class Parameters:
     def _check(self, parameters: list[Parameter]) -> SetParametersResult:
         try:
             new = {parameter.name: parameter.value for parameter in parameters if parameter.name in _ENTRIES}
-            reason = self._fixed(new) or self._refusal({**self.values, **new})
+            reason = self._too_late(new) or self._refusal({**self.values, **new})
         except Exception as error:  # raised here it would end the executor's spin
             reason = f"the parameters cannot be checked: {error!r}"
         return SetParametersResult(successful=not reason, reason=reason)
 
     def _changed(self, parameters: list[Parameter]) -> None:
-        for parameter in parameters:
-            self._problems.pop(parameter.name, None)
-        self._note_pairs()
-        if any(parameter.name in _ENTRIES for parameter in parameters):
-            self._on_change()
+        try:
+            for parameter in parameters:
+                self._problems.pop(parameter.name, None)
+            self._note_pairs()
+            if any(parameter.name in _ENTRIES for parameter in parameters):
+                self._on_change()
+        except Exception as error:  # raised here it would end the executor's spin
+            self._node.get_logger().error(f"the parameters were set but do not count: {short_cause(error)}")
 
     def _note_pairs(self) -> None:
         self._problems.pop("", None)
         if reason := self._refusal(self.values):
             self._problems[""] = reason
 
-    def _fixed(self, new: Mapping[str, Any]) -> str:
-        if self._configured:
+    def _too_late(self, new: Mapping[str, Any]) -> str:
+        if self._fixed:
             for name, value in new.items():
                 if _ENTRIES[name].change == "unconfigured" and value != self._node.get_parameter(name).value:
                     return f"{name} can be changed only while the node is unconfigured, got {value!r}"
@@ -222,6 +235,8 @@ class Parameters:
             return f"capacity must not be above tokens_depth, or chunks get lost, got {capacity} and {depth}"
         if 0 < capacity <= most:
             return f"max_new_tokens must be below capacity, got {most} and {capacity}"
+        if 0 < self._context <= most:
+            return f"max_new_tokens must be below the model's context, got {most} and {self._context}"
         try:
             params_of(SimpleNamespace(**values), self._sampling)
         except EdgeGPTError as error:

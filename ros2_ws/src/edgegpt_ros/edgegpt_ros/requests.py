@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
@@ -14,6 +14,13 @@ from edgegpt.short_cause import short_cause
 from edgegpt.ticket import Ticket
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
+
+# A node in another state must be activated.
+_WAY_OUT: Final = {
+    "configuring": "wait until it is active",
+    "shutting down": "start it again",
+    "finalized": "start it again",
+}
 
 
 class Requests:
@@ -43,9 +50,10 @@ class Requests:
         Raises:
             NotActiveError: the node is in another state than active.
         """
-        server = self.server
-        if server is None or self.state != "active":
-            raise NotActiveError(f"the node is {self.state} and takes no requests; activate it")
+        server, state = self.server, self.state
+        if server is None or state != "active":
+            way_out = _WAY_OUT.get(state, "activate it")
+            raise NotActiveError(f"the node is {state} and takes no requests; {way_out}")
         return server
 
     def begin(
