@@ -6,8 +6,13 @@ import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from edgegpt_ros.client import GeneratorClient
+    from rclpy.node import Node
 
 ROOT = Path(__file__).parents[2]
 ROVER = ROOT / "checkpoints" / "rover"
@@ -59,3 +64,34 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [str(edgegpt), "export", str(ROVER), "--out", str(file)]
     subprocess.run(command, check=True, timeout=300, stdout=subprocess.DEVNULL)
     return file
+
+
+@pytest.fixture(scope="module")
+def slow_domain(model_file: Path) -> Iterator[int]:
+    """The ROS domain of a slow generator, one for a module."""
+    from .robot import slow_generator
+    from .workspace import own_domain
+
+    with own_domain() as domain, slow_generator(domain, model_file):
+        yield domain
+
+
+@pytest.fixture(scope="module")
+def robot(slow_domain: int) -> "Iterator[Node]":
+    """A node beside the slow generator; nobody spins it."""
+    from .robot import robot_node
+
+    with robot_node(slow_domain) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def client(robot: "Node") -> "Iterator[GeneratorClient]":
+    """A client of the slow generator, which is active."""
+    from edgegpt_ros.client import GeneratorClient
+
+    from .robot import wait_until_answered
+
+    with GeneratorClient(robot) as client:
+        wait_until_answered(client)
+        yield client

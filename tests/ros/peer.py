@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import rclpy
 from action_msgs.msg import GoalStatus
+from diagnostic_msgs.msg import DiagnosticArray
 from edgegpt_msgs.action import Generate
 from edgegpt_msgs.msg import GenerationOptions, TokenChunk
 from edgegpt_msgs.srv import Complete, CountTokens
@@ -262,6 +263,15 @@ class Peer:
         self._prompts.publish(String(data=prompt))
         until(lambda: len(self.responses) > before, "response")
         return self.responses[before]
+
+    def diagnostics(self) -> dict[str, str]:
+        """The values of the next status that the node sends."""
+        [status] = self.latest(DiagnosticArray, "/diagnostics").status
+        return {value.key: value.value for value in status.values}
+
+    def counted(self, outcome: str) -> int:
+        """How many requests have ended like this, as the diagnostics say."""
+        return int(self.diagnostics()[f"requests.{outcome}"])
 
     def latest(self, kind: type, topic: str, latched: bool = False) -> Any:
         """Subscribe now and wait for one message."""

@@ -46,6 +46,9 @@ def _chat(client: GeneratorClient) -> None:
         except EOFError:
             print()
             return
+        except UnicodeDecodeError as error:
+            print(f"that line is not UTF-8: {error.reason}; type it again")
+            continue
         if line == "/quit":
             return
         if line == "/new":

@@ -11,6 +11,7 @@ from rclpy.node import Node
 from edgegpt.ticket import Ticket
 from edgegpt_ros.convert import Answer
 from edgegpt_ros.deferred import DeferredActionServer
+from edgegpt_ros.qos import BURST
 from edgegpt_ros.requests import Requests
 
 # rclpy's 15 minutes would hold thousands of results in memory.
@@ -30,6 +31,9 @@ class GenerateAction:
             "generate",
             self._begin,
             cancel_callback=self._cancel,
+            goal_service_qos_profile=BURST,
+            cancel_service_qos_profile=BURST,
+            result_service_qos_profile=BURST,
             result_timeout=RESULT_TIMEOUT_S,
         )
 
