@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peer.measure import Result, measure
 from peer.process import PeerError
-from peer.report import NOTES, data, machine, table
+from peer.report import NOTES, circumstances, data, table
 from peer.roster import REFERENCE, ROSTER
 from peer.weights import CONFIGS
 
@@ -34,7 +34,7 @@ def main() -> int:
     except PeerError as e:
         print(e, file=sys.stderr)
         return 1
-    line = machine(arguments.threads, arguments.rounds, results[arguments.sizes[0]])
+    line = circumstances(arguments.threads, arguments.rounds, results[arguments.sizes[0]])
     print(f"{line}\n\n{NOTES}")
     if arguments.json:
         rows_of_all = [row for size in results for row in data(size, arguments.threads, results[size])]

@@ -12,7 +12,6 @@ from peer.engine import peer_of
 from peer.genai_config import genai_config
 from peer.install import pinned
 from peer.measure import PREFILL, PROMPTS, STEPS, Result
-from peer.memory import memory_mb, parse_status
 from peer.parity import Parity, parity
 from peer.process import Child, PeerError, prepare
 from peer.report import data, table
@@ -142,14 +141,6 @@ def test_the_command_line_refuses_what_it_does_not_know(
     with pytest.raises(SystemExit, match="2"):
         peers.main()
     assert words[1] in capsys.readouterr().err
-
-
-def test_memory_is_read_in_megabytes() -> None:
-    status = "Name:\tx\nVmHWM:\t    3000 kB\nVmRSS:\t    2000 kB\nRssAnon:\t 1500 kB\nRssFile:\t 500 kB\n"
-    assert parse_status(status) == pytest.approx(
-        {"rss": 2.048, "private": 1.536, "mapped": 0.512, "peak": 3.072}
-    )
-    assert memory_mb()["rss"] > 10
 
 
 def test_pins_come_from_the_constraints() -> None:

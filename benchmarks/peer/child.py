@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from edgegpt.measure.memory import memory, peak_rss_bytes
 from peer.engine import Peer
-from peer.memory import memory_mb
 
 
 def serve(module: str, variant: str, folder: Path, threads: int) -> None:
@@ -40,9 +40,22 @@ def _answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
             np.save(request["out"], peer.logits(request["ids"], request["at_once"]))
             return {}
         case "memory":
-            return memory_mb()
+            return {name: size / 1e6 for name, size in _memory_bytes().items()}
         case other:
             raise ValueError(f"unknown request {other!r}")
+
+
+def _memory_bytes() -> dict[str, int]:
+    """Resident now, rss = private + mapped, and its peak so far."""
+    now, peak = memory(), peak_rss_bytes()
+    if now is None or peak is None:
+        raise OSError("memory cannot be read: this needs Linux's /proc/self/smaps_rollup")
+    return {
+        "rss": now.rss_bytes,
+        "private": now.private_bytes,
+        "mapped": now.mapped_bytes,
+        "peak": peak,
+    }
 
 
 def _private_stdout() -> int:

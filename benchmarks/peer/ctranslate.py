@@ -13,7 +13,7 @@ import ctranslate2
 import numpy as np
 
 from peer.engine import Burst, Logits, Peer
-from peer.folder import read_config
+from peer.folder import read_shape
 
 
 def prepare(folder: Path, variant: str) -> None:
@@ -39,7 +39,7 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
     generator = ctranslate2.Generator(
         str(_home(folder, variant)), "cpu", compute_type=variant, inter_threads=1, intra_threads=threads
     )
-    words = _words(read_config(folder).vocab_size)
+    words = _words(read_shape(folder).vocab_size)
 
     def burst(prompt: Sequence[int], n: int) -> Burst:
         marks, tokens = [], []

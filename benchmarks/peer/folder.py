@@ -1,8 +1,18 @@
-"""Where things lie in a model's folder; in a file of its own because it needs no torch."""
+"""Where things lie in a model's folder, and what an engine has to know of the model.
 
+Without pydantic, which the memory of a process should count for edgegpt alone.
+"""
+
+import json
 from pathlib import Path
+from typing import NamedTuple
 
-from edgegpt.config import ModelConfig
+
+class Shape(NamedTuple):
+    """What engines ask for that their own files do not tell them."""
+
+    vocab_size: int
+    block_size: int
 
 
 def checkpoint_path(folder: Path) -> Path:
@@ -10,6 +20,11 @@ def checkpoint_path(folder: Path) -> Path:
     return folder / "checkpoint"
 
 
-def read_config(folder: Path) -> ModelConfig:
-    """The checkpoint's config."""
-    return ModelConfig.from_yaml(checkpoint_path(folder) / "config.yaml")
+def write_shape(folder: Path, shape: Shape) -> None:
+    """Leave a shape for `read_shape`."""
+    (folder / "shape.json").write_text(json.dumps(shape._asdict()))
+
+
+def read_shape(folder: Path) -> Shape:
+    """The model's shape."""
+    return Shape(**json.loads((folder / "shape.json").read_text()))

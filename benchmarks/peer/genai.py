@@ -14,12 +14,14 @@ import numpy as np
 import onnxruntime_genai as og
 
 from peer.engine import Burst, Logits, Peer, logits_of, timed
-from peer.folder import read_config
-from peer.genai_config import genai_config
-from peer.ours import engine_file
+from peer.folder import checkpoint_path
 
 
 def prepare(folder: Path, variant: str) -> None:
+    from edgegpt.config import ModelConfig
+    from peer.genai_config import genai_config
+    from peer.ours import engine_file
+
     file = engine_file(folder, variant)
     home = _home(folder, variant)
     home.mkdir(exist_ok=True)
@@ -27,7 +29,7 @@ def prepare(folder: Path, variant: str) -> None:
         f"{file.name}*"
     ):  # the weights may lie beside; it takes no path out of its folder
         os.link(part, home / part.name)
-    config = genai_config(read_config(folder), file.name)
+    config = genai_config(ModelConfig.from_yaml(checkpoint_path(folder) / "config.yaml"), file.name)
     (home / "genai_config.json").write_text(json.dumps(config, indent=2))
 
 

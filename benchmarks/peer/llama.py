@@ -12,7 +12,7 @@ import llama_cpp as lib
 import numpy as np
 
 from peer.engine import Logits, Peer, peer_of
-from peer.folder import checkpoint_path, read_config
+from peer.folder import checkpoint_path, read_shape
 
 
 @lib.llama_log_callback
@@ -23,38 +23,39 @@ def _silent(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
 def prepare(folder: Path, variant: str) -> None:
     from safetensors.numpy import load_file
 
+    from edgegpt.config import ModelConfig
     from peer.gguf_file import write_gguf
 
-    weights = load_file(checkpoint_path(folder) / "model.safetensors")
-    write_gguf(_file(folder, variant), read_config(folder), weights, variant)
+    checkpoint = checkpoint_path(folder)
+    config = ModelConfig.from_yaml(checkpoint / "config.yaml")
+    write_gguf(_file(folder, variant), config, load_file(checkpoint / "model.safetensors"), variant)
 
 
 def open_peer(folder: Path, variant: str, threads: int) -> Peer:
     lib.llama_log_set(_silent, ctypes.c_void_p(0))
     lib.llama_backend_init()
-    config = read_config(folder)
+    shape = read_shape(folder)
     model = lib.llama_model_load_from_file(
         str(_file(folder, variant)).encode(), lib.llama_model_default_params()
     )
     if not model:
         raise RuntimeError(f"llama.cpp cannot load {_file(folder, variant).name}")
     params = lib.llama_context_default_params()
-    params.n_ctx = config.block_size
+    params.n_ctx = shape.block_size
     params.n_threads = params.n_threads_batch = threads
     if variant == "F32":
         params.type_k = params.type_v = lib.GGML_TYPE_F32
     context = lib.llama_init_from_model(model, params)
     if not context:
-        raise RuntimeError(f"llama.cpp cannot make a context of {config.block_size} tokens")
+        raise RuntimeError(f"llama.cpp cannot make a context of {shape.block_size} tokens")
     memory = lib.llama_get_memory(context)
-    shape = (config.vocab_size,)
 
     def read(new: Sequence[int]) -> Logits:
         tokens = (lib.llama_token * len(new))(*new)
         code = lib.llama_decode(context, lib.llama_batch_get_one(tokens, len(new)))
         if code:
             raise RuntimeError(f"llama_decode returned {code}")
-        return np.ctypeslib.as_array(lib.llama_get_logits_ith(context, -1), shape)
+        return np.ctypeslib.as_array(lib.llama_get_logits_ith(context, -1), (shape.vocab_size,))
 
     def empty() -> None:
         lib.llama_memory_clear(memory, False)

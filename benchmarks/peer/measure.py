@@ -29,7 +29,7 @@ class Result:
         error: why it was not timed, or not to the end.
         parity: None if it did not come to that.
         start: import_ms and load_ms.
-        memory: in MB, as `memory_mb`, after loading and one burst.
+        memory: as `Child.memory`, after loading and one burst.
         steps: microseconds of every decode step.
         prefills: milliseconds to the first token after PREFILL tokens.
     """

@@ -13,15 +13,16 @@ from openvino._offline_transformations import apply_make_stateful_transformation
 
 from edgegpt import contract
 from peer.engine import Logits, Peer, peer_of
-from peer.folder import checkpoint_path, read_config
+from peer.folder import checkpoint_path
 
 
 def prepare(folder: Path, variant: str) -> None:
+    from edgegpt.config import ModelConfig
     from edgegpt_export import export_checkpoint
 
     portable = folder / "portable.onnx"
     export_checkpoint(checkpoint_path(folder), portable, target=contract.PORTABLE)
-    config = read_config(folder)
+    config = ModelConfig.from_yaml(checkpoint_path(folder) / "config.yaml")
     model = ov.Core().read_model(portable)
     past = [name for layer in range(config.n_layer) for name in contract.past_names(layer)]
     present = [name for layer in range(config.n_layer) for name in contract.present_names(layer)]

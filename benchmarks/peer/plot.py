@@ -35,25 +35,26 @@ def _bars(path: Path, panels: Mapping[str, Mapping], title: str) -> Path:
 
     rows = max(len(panel) for panel in panels.values())
     figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 1.4 + 0.32 * rows), squeeze=False, layout="constrained"
+        1, len(panels), figsize=(5.8 * len(panels), 1.4 + 0.32 * rows), squeeze=False, layout="constrained"
     )
     for axis, (size, panel) in zip(axes[0], panels.items(), strict=True):
-        names = [row.name for row in panel]
         low = [values[0] for values in panel.values()]
         beyond = [values[1] - values[0] for values in panel.values()]
+        # The number stands beside the name, where no bar or line can cover it.
+        names = [f"{row.name}  {_short(value)}" for row, value in zip(panel, low, strict=True)]
         axis.barh(names, low, color=[_COLOURS[row.bits] for row in panel], xerr=[np.zeros(len(low)), beyond])
-        # transformers would press all others against the axis.
+        # The slowest engine would press all others against the axis; it runs out of the panel.
         axis.set_xlim(0, 3 * float(np.median(low)))
-        for i, value in enumerate(low):
-            axis.annotate(
-                f"{value:.3g}", (0, i), xytext=(4, 0), textcoords="offset points", va="center", color="white"
-            )
         axis.invert_yaxis()
         axis.set_title(size)
     figure.suptitle(title, fontsize=9)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
     return path
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _timed(results: Sequence[Result]) -> list[Result]:

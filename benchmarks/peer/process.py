@@ -65,7 +65,7 @@ class Child:
             return logits
 
     def memory(self) -> dict[str, float]:
-        """As `memory_mb`, of the child."""
+        """Resident megabytes (1e6 bytes) of the child: rss = private + mapped, and the peak of rss."""
         return self._ask({"do": "memory"})
 
     def close(self) -> None:

@@ -1,15 +1,14 @@
 """Results as Markdown and as plain data."""
 
-import os
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgegpt.measure.machine import machine
 from peer.measure import PREFILL, Result
 from peer.roster import version
 
@@ -28,15 +27,16 @@ its cache is concatenated in states of the model, and the head reads all prompt 
 """.strip()
 
 
-def machine(threads: int, rounds: int, results: Sequence[Result]) -> str:
+def circumstances(threads: int, rounds: int, results: Sequence[Result]) -> str:
     """One line: processor, threads, versions, date, and how busy the machine was."""
+    here = machine()
     packages = dict.fromkeys((r.row.package, version(r.row)) for r in results)
     versions = ", ".join(f"{name} {number}" for name, number in packages)
     return (
-        f"{_cpu()}, {platform.machine()}, {os.cpu_count()} cores, "
+        f"{here.cpu}, {here.architecture}, {here.available_cores} of {here.cores} cores, "
         f"Python {platform.python_version()}, {versions}, {date.today()}. "
         f"{threads} thread{'s' if threads > 1 else ''}, {rounds} rounds, "
-        f"load {os.getloadavg()[0]:.1f} at the end."
+        f"load {here.load or 0:.1f} at the end."
     )
 
 
@@ -78,9 +78,3 @@ def _line(result: Result, ours: dict[int, Any]) -> str:
 def data(size: str, threads: int, results: Sequence[Result]) -> list[dict[str, Any]]:
     """The same for machines, with every single time."""
     return [{"size": size, "threads": threads, "version": version(r.row), **asdict(r)} for r in results]
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((x.split(": ")[1] for x in lines if x.startswith("model name")), platform.processor())

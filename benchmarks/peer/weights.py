@@ -9,7 +9,7 @@ from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config import ModelConfig
 from edgegpt.model import GPT
 from edgegpt.tokenizer import Tokenizer
-from peer.folder import checkpoint_path
+from peer.folder import Shape, checkpoint_path, write_shape
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "models"
 SEED = 0
@@ -32,6 +32,7 @@ def make_checkpoint(folder: Path, size: str) -> ModelConfig:
         if not config.tie_embeddings:
             model.head.weight.normal_(0.0, config.n_embd**-0.5)
     save_checkpoint(checkpoint_path(folder), model, _tokenizer(config.vocab_size))
+    write_shape(folder, Shape(config.vocab_size, config.block_size))
     return config
 
 
