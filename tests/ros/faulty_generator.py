@@ -1,9 +1,9 @@
 """The node's own `main` over an engine with faults; a program of the tests.
 
-In the environment: EDGEGPT_TEST_STEP_MS makes each token take longer, EDGEGPT_TEST_ENDLESS=1 lets the
-model never choose the end of text, and while EDGEGPT_TEST_FAIL names a file that exists, the sixth token
-of an answer fails and takes the file away. EDGEGPT_TEST_EXECUTOR=multi runs it under a
-MultiThreadedExecutor, for the benchmark that compares.
+In the environment: EDGEGPT_TEST_LOAD_S makes loading take longer, EDGEGPT_TEST_STEP_MS makes each token
+take longer, EDGEGPT_TEST_ENDLESS=1 lets the model never choose the end of text, and while EDGEGPT_TEST_FAIL
+names a file that exists, the sixth token of an answer fails and takes the file away.
+EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the benchmark that compares.
 """
 
 import os
@@ -18,16 +18,26 @@ from edgegpt.engine import Engine
 from edgegpt.errors import EngineError
 from edgegpt.generator import TextGenerator
 
+LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
 STEP_S = float(os.environ.get("EDGEGPT_TEST_STEP_MS", "0")) / 1000
 ENDLESS = os.environ.get("EDGEGPT_TEST_ENDLESS") == "1"
 FAIL = Path(os.environ.get("EDGEGPT_TEST_FAIL", "/nowhere"))
 
 make, prefill, decode = TextGenerator.__init__, Engine.prefill, Engine.decode_one_token
+warm_up = TextGenerator.warm_up
 
 
 def faulty_make(self, engine, tokenizer, *args, **options):
     engine.eos_id, engine.calls = tokenizer.eos_id, 0
     make(self, engine, tokenizer, *args, **options)
+
+
+def slow_warm_up(self):
+    global STEP_S
+    time.sleep(LOAD_S)
+    step_s, STEP_S = STEP_S, 0  # the steps of requests alone
+    warm_up(self)
+    STEP_S = step_s
 
 
 def faulty_prefill(self, *args, **options):
@@ -52,6 +62,7 @@ def endless(engine, logits):
 
 
 TextGenerator.__init__, Engine.prefill, Engine.decode_one_token = faulty_make, faulty_prefill, faulty_decode
+TextGenerator.warm_up = slow_warm_up
 
 if os.environ.get("EDGEGPT_TEST_EXECUTOR") == "multi":
     rclpy.executors.SingleThreadedExecutor = lambda: rclpy.executors.MultiThreadedExecutor(2)

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ class GeneratorProcess:
 
     Attributes:
         output: the lines it has printed.
+        took: seconds from `stop`'s signal to the end.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class GeneratorProcess:
         extra = {f"EDGEGPT_TEST_{name.upper()}": str(value) for name, value in (faults or {}).items()}
         self.process = start([*command, *arguments], {**env, **extra})
         self.output: list[str] = []
+        self.took = 0.0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -59,6 +62,7 @@ class GeneratorProcess:
 
     def stop(self, number: int = signal.SIGINT, timeout_s: float = 10) -> int:
         """Send a signal and wait for the end; the exit code."""
+        began = time.monotonic()
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -67,6 +71,7 @@ class GeneratorProcess:
             self.process.kill()
             self.process.wait()
             raise
+        self.took = time.monotonic() - began
         self._reader.join(timeout_s)
         return code
 

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import rclpy
 from edgegpt_msgs.msg import ModelInfo
-from edgegpt_ros.parameters import PARAMETERS
+from edgegpt_ros.parameters import PARAMETERS, Parameters
 from rcl_interfaces.srv import DescribeParameters
+from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from .generator_process import GeneratorProcess
@@ -103,6 +105,26 @@ def test_an_empty_list_of_stop_strings_is_the_models_own(peer: Peer) -> None:
         assert peer.get("stop") == [value]
 
 
+def test_a_change_that_fails_to_count_is_said_and_the_node_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
+    context = rclpy.Context()
+    with own_domain() as domain:
+        rclpy.init(context=context, domain_id=domain)
+        node = Node("lonely", context=context)
+        try:
+
+            def fail() -> None:
+                raise OSError("no room for it")
+
+            Parameters(node, fail)
+            [result] = node.set_parameters([Parameter("temperature", value=0.5)])
+            assert result.successful
+            assert node.get_parameter("temperature").value == 0.5
+        finally:
+            node.destroy_node()
+            rclpy.shutdown(context=context)
+    assert "the parameters were set but do not count: no room for it" in capfd.readouterr().err
+
+
 def test_descriptors_say_range_and_read_only(peer: Peer) -> None:
     client = peer.node.create_client(DescribeParameters, "edgegpt/describe_parameters")
     assert client.wait_for_service(10)
@@ -121,8 +143,8 @@ def test_the_readmes_table_is_that_of_the_code() -> None:
     expected = []
     for entry in PARAMETERS:
         span = "" if entry.range is None else f"{entry.range[0]:g} to {entry.range[1]:g}"
-        default = f"`{str(entry.default).lower() if isinstance(entry.default, bool) else entry.default!r}`"
-        expected.append((entry.name, default, span or "-", entry.change, entry.description))
+        default = str(entry.default).lower() if isinstance(entry.default, bool) else repr(entry.default)
+        expected.append((entry.name, f"`{default}`", span or "-", entry.change, entry.description))
     assert rows == expected
 
 

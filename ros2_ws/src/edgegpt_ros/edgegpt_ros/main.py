@@ -5,13 +5,15 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
 # What the end may take: for the work, for telling the clients, and for the executor's last callback.
-_END_S: Final = 1.0
-_TELL_S: Final = 0.3
+_END_S: Final = 0.8
+_TELL_S: Final = 0.4
 _LEAVE_S: Final = 0.2
+# DDS takes back with the node what a busy client has not fetched yet.
+_LINGER_S: Final = 0.15
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -57,6 +59,7 @@ def serve(args: Sequence[str] | None) -> int:
         done = threading.Event()
         executor.create_task(done.set)
         done.wait(max(0.0, until - monotonic()))
+    sleep(_LINGER_S)
     end.set()
     executor.create_task(lambda: None)  # spin_once returns after work only, not when merely woken
     thread.join(_LEAVE_S)
