@@ -11,25 +11,21 @@ Symbols: D n_embd, L n_layer, V vocab_size, S block_size. Formulas:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Final
 
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
+from edgegpt.packing import FLOAT, is_padded, matrix_bytes
 
-# Weight-only quantisation as onnxruntime's MatMulNBits stores it: along the input, blocks of this
-# many weights share one scale; the last block of a row is padded.
-QUANT_BLOCK: Final = 128
-FLOAT_BYTES: Final = 4  # activations, cache and scales are float32 whatever the weights are
+FLOAT_BYTES: Final = 4  # activations and norms are float32 whatever the weights are
 
 
 @dataclass(frozen=True)
 class WeightBytes:
-    """Bytes of the weights in each precision; file headers and the graph come on top.
+    """Exact bytes of the weights in each precision; file headers and the graph come on top.
 
-    fp32 and fp16 are exact. int8 and int4 are an estimate: every linear layer's matrix in blocks of
-    128 with a float32 scale each, while embeddings (with them a tied head), norms and biases stay
-    float32.
+    int8 and int4 are what `edgegpt.precision.recipe` says, scales included; norms and biases stay
+    float32. fp16 is a checkpoint's, not a file's.
     """
 
     fp32: int
@@ -98,9 +94,10 @@ def parameter_count(config: ModelConfig) -> int:
     return account(config).total.parameters
 
 
-def kv_cache_bytes(config: ModelConfig, tokens: int) -> int:
-    """Bytes of the float32 keys and values of `tokens` tokens."""
-    return 2 * config.n_layer * config.n_kv_head * config.head_dim * FLOAT_BYTES * tokens
+def kv_cache_bytes(config: ModelConfig, tokens: int, precision: str = "fp32") -> int:
+    """Bytes of the keys and values of `tokens` tokens; `precision` of a number is fp32 or int8."""
+    each = {"fp32": FLOAT_BYTES, "int8": 1}[precision]
+    return 2 * config.n_layer * config.n_kv_head * config.head_dim * each * tokens
 
 
 def activation_peak_bytes(config: ModelConfig, new_tokens: int, cached_tokens: int = 0) -> int:
@@ -153,8 +150,8 @@ def account(
 
     d, v, layers = config.n_embd, config.vocab_size, config.n_layer
     components = (
-        _component("token embedding", vectors=v * d),
-        _component("position embedding", vectors=config.block_size * d),
+        _component("token embedding", tables=[(v, d)]),
+        _component("position embedding", tables=[(config.block_size, d)]),
         _component(
             "attention",
             [(3 * d, d), (d, d)],
@@ -165,7 +162,7 @@ def account(
         ),
         _component("mlp", [(4 * d, d), (d, 4 * d)], vectors=5 * d, repeat=layers),
         _component("norms", vectors=4 * d * layers + 2 * d),
-        _tied_head(config) if config.tie_embeddings else _component("head", [(v, d)]),
+        _tied_head(config) if config.tie_embeddings else _component("head", [(v, d)], least_bits=8),
     )
     return Account(
         components=components,
@@ -184,24 +181,26 @@ def _component(
     name: str,
     matrices: Sequence[tuple[int, int]] = (),
     *,
+    tables: Sequence[tuple[int, int]] = (),
     vectors: int = 0,
+    least_bits: int = 4,
     repeat: int = 1,
     prefill_extra: int = 0,
     decode_extra: int = 0,
 ) -> Component:
-    """`matrices` (out, in) are multiplied with every token, `vectors` are all other parameters."""
+    """`matrices` (out, in) are multiplied with every token, `tables` looked up, `vectors` the rest."""
     weights = sum(rows * columns for rows, columns in matrices)
-    parameters = repeat * (weights + vectors)
+    parameters = repeat * (weights + vectors + sum(rows * columns for rows, columns in tables))
 
-    def quantised(bits: int) -> int:
-        block = QUANT_BLOCK * bits // 8 + FLOAT_BYTES  # 128 weights and their scale
-        blocks = sum(rows * ceil(columns / QUANT_BLOCK) for rows, columns in matrices)
-        return repeat * (blocks * block + vectors * FLOAT_BYTES)
+    def stored(bits: int) -> int:
+        of_matrices = sum(matrix_bytes(*shape, max(bits, least_bits)) for shape in matrices)
+        of_tables = sum(matrix_bytes(*shape, FLOAT if is_padded(shape[1]) else 8) for shape in tables)
+        return repeat * (of_matrices + of_tables + vectors * FLOAT_BYTES)
 
     return Component(
         name=name,
         parameters=parameters,
-        weight_bytes=WeightBytes(4 * parameters, 2 * parameters, quantised(8), quantised(4)),
+        weight_bytes=WeightBytes(4 * parameters, 2 * parameters, stored(8), stored(4)),
         prefill_flops=repeat * (2 * weights + prefill_extra),
         decode_flops=repeat * (2 * weights + decode_extra),
     )

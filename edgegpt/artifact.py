@@ -31,7 +31,8 @@ class Artifact:
         config: the model's shape.
         tokenizer: the model's own; it may have fewer tokens than config.vocab_size.
         target: `engine` or `portable`.
-        precision: of the weights, `fp32` or a quantised one.
+        precision: of the weights: `fp32`, `int8`, `int4` or `auto`.
+        kv_cache: of a number in the cache, `fp32` or `int8`.
         recipe: how the weights were quantised; empty for fp32.
         weights_sha256: of the checkpoint's model.safetensors.
         evidence: what the export's verification measured.
@@ -46,6 +47,7 @@ class Artifact:
     tokenizer: Tokenizer
     target: str
     precision: str
+    kv_cache: str
     recipe: dict[str, Any]
     weights_sha256: str
     evidence: dict[str, Any]
@@ -72,13 +74,15 @@ def open_artifact(path: str | Path, *, threads: int = 1) -> Artifact:
     config, tokenizer, sampling = _parts(path, metadata)
     file, data_bytes = _check_data(path, metadata)
     session = _session(path, file, threads)
-    check_graph(path, session, config)
+    target, kv_cache = metadata[contract.META_TARGET], metadata[contract.META_KV_CACHE]
+    check_graph(path, session, config, target, kv_cache)
     return Artifact(
         path=path,
         config=config,
         tokenizer=tokenizer,
-        target=metadata[contract.META_TARGET],
+        target=target,
         precision=metadata[contract.META_PRECISION],
+        kv_cache=kv_cache,
         recipe=_mapping(path, metadata, contract.META_RECIPE),
         weights_sha256=metadata.get(contract.META_WEIGHTS_SHA256, ""),
         evidence=_mapping(path, metadata, contract.META_EVIDENCE),
@@ -131,12 +135,20 @@ def _metadata(path: Path) -> dict[str, str]:
             "export it again with this edgegpt, or install the one that made it"
         )
     _check_seal(path, metadata)
-    keys = (contract.META_TARGET, contract.META_CONFIG, contract.META_TOKENIZER, contract.META_PRECISION)
+    keys = (
+        contract.META_TARGET,
+        contract.META_CONFIG,
+        contract.META_TOKENIZER,
+        contract.META_PRECISION,
+        contract.META_KV_CACHE,
+    )
     if missing := [key for key in keys if key not in metadata]:
         raise ArtifactError(f"{path} lacks the metadata {', '.join(missing)}; export it again")
     target = metadata[contract.META_TARGET]
     if target not in (contract.ENGINE, contract.PORTABLE):
         raise ArtifactError(f"{path} has the target {target!r}, expected engine or portable")
+    if (kv_cache := metadata[contract.META_KV_CACHE]) not in ("fp32", "int8"):
+        raise ArtifactError(f"{path} has a cache of {kv_cache!r}, expected fp32 or int8")
     return metadata
 
 

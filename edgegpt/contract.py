@@ -5,11 +5,13 @@ The exporter writes by these names and the engine reads by them; they meet nowhe
 Graph inputs:
     input_ids                  int64 (batch, sequence)
     position_ids               int64 (batch, sequence), absolute; column -1 + 1 is the total length
-    past_key_values.{i}.key    float32 (batch, n_kv_head, past, head_dim), one pair a layer
+    past_key_values.{i}.key    float32 or int8 (batch, n_kv_head, past, head_dim), one pair a layer
     past_key_values.{i}.value
+    logits_start               int64 (1,), engine target only and optional: the first of the new tokens
+                               whose logits are wanted; 0 (all) unless given, -1 for the last alone
 Graph outputs:
-    logits                     float32 (batch, sequence, vocab_size)
-    present.{i}.key            float32 (batch, n_kv_head, present, head_dim)
+    logits                     float32 (batch, rows, vocab_size), rows from logits_start on
+    present.{i}.key            as past, (batch, n_kv_head, present, head_dim)
     present.{i}.value
 
 In the engine target past and present may be one buffer of fixed capacity: rows at and beyond the
@@ -19,10 +21,11 @@ portable target present is past and the new rows concatenated.
 
 from typing import Final
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 INPUT_IDS: Final = "input_ids"
 POSITION_IDS: Final = "position_ids"
+LOGITS_START: Final = "logits_start"
 LOGITS: Final = "logits"
 
 ENGINE: Final = "engine"
@@ -33,8 +36,9 @@ META_FORMAT_VERSION: Final = "edgegpt.format_version"
 META_TARGET: Final = "edgegpt.target"  # engine | portable
 META_CONFIG: Final = "edgegpt.config"  # YAML text of ModelConfig
 META_TOKENIZER: Final = "edgegpt.tokenizer"  # text of tokenizer.json
-META_PRECISION: Final = "edgegpt.precision"  # fp32, later int8 and int4
+META_PRECISION: Final = "edgegpt.precision"  # fp32 | int8 | int4 | auto
 META_RECIPE: Final = "edgegpt.recipe"  # JSON: how weights were quantised; {} for fp32
+META_KV_CACHE: Final = "edgegpt.kv_cache"  # of a number in the cache, fp32 | int8
 META_WEIGHTS_SHA256: Final = "edgegpt.weights_sha256"  # of the checkpoint's model.safetensors
 META_DATA_FILE: Final = "edgegpt.data_file"  # NAME.onnx.data; absent when weights are inside
 META_DATA_SHA256: Final = "edgegpt.data_sha256"  # of that file

@@ -28,9 +28,12 @@ from edgegpt.step import Step, copying_step, shared_step
 if TYPE_CHECKING:
     from edgegpt.artifact import Artifact
 
-# A longer prompt is read in pieces of this many tokens: work can stop between two of them, and the
-# logits of a piece, which are vocab_size wide, stay small.
+# A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a
+# piece needs in memory stays small.
 PREFILL_CHUNK: Final = 64
+
+
+_CACHE_DTYPES: Final = {"fp32": np.float32, "int8": np.int8}
 
 
 class Halt(Protocol):
@@ -74,8 +77,17 @@ class Engine:
         target: str = contract.ENGINE,
         capacity: int | None = None,
         n_valid: int | None = None,
+        kv_cache: str = "fp32",
     ) -> None:
         """Take over a session whose graph follows edgegpt.contract.
+
+        Args:
+            session: the graph.
+            config: its model.
+            target: of the graph.
+            capacity: as the attribute; block_size unless given.
+            n_valid: as the attribute; vocab_size unless given.
+            kv_cache: what the graph keeps in its cache, `fp32` or `int8`.
 
         Raises:
             EngineError: capacity is not within 1 to block_size, or n_valid not to vocab_size.
@@ -90,6 +102,7 @@ class Engine:
             raise EngineError(f"capacity must be within 1 to block_size {config.block_size}, got {capacity}")
         if not 1 <= self.n_valid <= config.vocab_size:
             raise EngineError(f"n_valid must be within 1 to vocab_size {config.vocab_size}, got {n_valid}")
+        self._kv_cache = kv_cache
         self._session = session
         self._make_step = shared_step if target == contract.ENGINE else copying_step
         self._decoders: weakref.WeakKeyDictionary[KVCache, _Decode] = weakref.WeakKeyDictionary()
@@ -104,17 +117,19 @@ class Engine:
             target=artifact.target,
             capacity=capacity,
             n_valid=artifact.tokenizer.vocab_size,
+            kv_cache=artifact.kv_cache,
         )
 
     @property
     def cache_bytes(self) -> int:
-        """Size of one cache in bytes: keys and values, float32, for `capacity` positions."""
-        return kv_cache_bytes(self.config, self.capacity)
+        """Size of one cache in bytes: keys and values for `capacity` positions."""
+        return kv_cache_bytes(self.config, self.capacity, self._kv_cache)
 
     def new_cache(self) -> KVCache:
         """An empty cache for one generation or session."""
         config = self.config
-        return KVCache(config.n_layer, config.n_kv_head, self.capacity, config.head_dim)
+        dtype = _CACHE_DTYPES[self._kv_cache]
+        return KVCache(config.n_layer, config.n_kv_head, self.capacity, config.head_dim, dtype)
 
     def generate(
         self,
@@ -185,7 +200,7 @@ class Engine:
             with self._lock:
                 if halt is not None and halt.before_call(chunk.size):
                     return None
-                logits[:] = self._read(cache, chunk)[-1]
+                logits[:] = self._read(cache, chunk, rows=1)[0]
         return logits
 
     def token_losses(self, token_ids: Sequence[int]) -> NDArray[np.float64]:
@@ -209,7 +224,7 @@ class Engine:
         losses = []
         for chunk in _chunks(ids):
             first = cache.length
-            scores = self._read(cache, chunk).astype(np.float64)  # (T, V)
+            scores = self._read(cache, chunk, rows=chunk.size).astype(np.float64)  # (T, V)
             scores -= scores.max(axis=-1, keepdims=True)
             chosen = scores[np.arange(chunk.size), targets[first : cache.length]]
             losses.append(np.log(np.exp(scores).sum(axis=-1)) - chosen)
@@ -239,11 +254,11 @@ class Engine:
             raise
         return decoder.logits
 
-    def _read(self, cache: KVCache, chunk: NDArray[np.int64]) -> Logits:
-        """Read tokens (T,) into the cache; their logits (T, V), of which the last are finite."""
+    def _read(self, cache: KVCache, chunk: NDArray[np.int64], rows: int) -> Logits:
+        """Read tokens (T,) into the cache; logits (rows, V) of the last ones, the very last finite."""
         end = cache.length + chunk.size
         positions = np.arange(cache.length, end, dtype=np.int64)
-        output = np.empty((1, chunk.size, self.config.vocab_size), np.float32)
+        output = np.empty((1, rows, self.config.vocab_size), np.float32)
         step = self._make_step(self._session, chunk[None], positions[None], output, cache.arrays)
         self._run(step, end - 1)
         logits: Logits = output[0, :, : self.n_valid]

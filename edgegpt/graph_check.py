@@ -1,5 +1,6 @@
 """Whether the graph of a file is the one that its config describes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,28 @@ from edgegpt.errors import ArtifactError
 
 Shape = tuple[int | None, ...]  # None where every size fits
 
-_FLOAT, _INT64 = "tensor(float)", "tensor(int64)"
+_FLOAT, _INT8, _INT64 = "tensor(float)", "tensor(int8)", "tensor(int64)"
 
 
-def check_graph(path: Path, session: ort.InferenceSession, config: ModelConfig) -> None:
+def check_graph(
+    path: Path, session: ort.InferenceSession, config: ModelConfig, target: str, kv_cache: str
+) -> None:
     """Compare names, types and fixed sizes of inputs and outputs; raises ArtifactError."""
-    cache = (_FLOAT, (None, config.n_kv_head, None, config.head_dim))
+    numbers = {"fp32": _FLOAT, "int8": _INT8}[kv_cache]
+    cache = (numbers, (None, config.n_kv_head, None, config.head_dim))
     ids = (_INT64, (None, None))
     inputs: dict[str, tuple[str, Shape]] = {contract.INPUT_IDS: ids, contract.POSITION_IDS: ids}
     outputs: dict[str, tuple[str, Shape]] = {contract.LOGITS: (_FLOAT, (None, None, config.vocab_size))}
     for layer in range(config.n_layer):
         inputs.update(dict.fromkeys(contract.past_names(layer), cache))
         outputs.update(dict.fromkeys(contract.present_names(layer), cache))
+    optional = {contract.LOGITS_START: (_INT64, (1,))} if target == contract.ENGINE else {}
     _compare(path, "input", inputs, session.get_inputs())
+    _compare(path, "optional input", optional, session.get_overridable_initializers())
     _compare(path, "output", outputs, session.get_outputs())
 
 
-def _compare(path: Path, kind: str, expected: dict[str, tuple[str, Shape]], found: list[Any]) -> None:
+def _compare(path: Path, kind: str, expected: Mapping[str, tuple[str, Shape]], found: list[Any]) -> None:
     names = {value.name for value in found}
     for name in expected:
         if name not in names:

@@ -1,7 +1,9 @@
 """The keys and values of the tokens a model has read, in buffers allocated once."""
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from edgegpt.errors import CacheError
 
@@ -10,17 +12,20 @@ class KVCache:
     """Preallocated keys and values; only the first `length` positions mean anything.
 
     Attributes:
-        arrays: two a layer, keys then values, float32 (1, n_kv_head, capacity, head_dim).
+        arrays: two a layer, keys then values, (1, n_kv_head, capacity, head_dim) of one dtype, float32
+            or int8.
         capacity: positions allocated.
         length: positions in use.
     """
 
-    def __init__(self, n_layer: int, n_kv_head: int, capacity: int, head_dim: int) -> None:
+    def __init__(
+        self, n_layer: int, n_kv_head: int, capacity: int, head_dim: int, dtype: DTypeLike = np.float32
+    ) -> None:
         shape = (1, n_kv_head, capacity, head_dim)
         if n_layer < 1 or min(shape) < 1:
             raise CacheError(f"every size of a cache must be at least 1, got {n_layer} layers of {shape}")
         # zeros and not empty: the system then gives pages only as they are written.
-        self.arrays: list[NDArray[np.float32]] = [np.zeros(shape, np.float32) for _ in range(2 * n_layer)]
+        self.arrays: list[NDArray[Any]] = [np.zeros(shape, dtype) for _ in range(2 * n_layer)]
         self.capacity = capacity
         self.length = 0
 
@@ -59,7 +64,8 @@ class KVCache:
     def fork(self) -> "KVCache":
         """An independent copy of the positions in use."""
         _, n_kv_head, _, head_dim = self.arrays[0].shape
-        copy = KVCache(len(self.arrays) // 2, n_kv_head, self.capacity, head_dim)
+        dtype = self.arrays[0].dtype
+        copy = KVCache(len(self.arrays) // 2, n_kv_head, self.capacity, head_dim, dtype)
         for source, target in zip(self.arrays, copy.arrays, strict=True):
             target[:, :, : self.length] = source[:, :, : self.length]
         copy.length = self.length

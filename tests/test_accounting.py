@@ -21,6 +21,7 @@ from edgegpt.accounting import (
 from edgegpt.config import ModelConfig
 from edgegpt.engine import PREFILL_CHUNK
 from edgegpt.model import GPT
+from edgegpt.precision import PRECISIONS, recipe, weight_bytes
 
 MODELS = Path(__file__).parent.parent / "configs" / "models"
 
@@ -106,21 +107,37 @@ def test_float_weights_take_four_and_two_bytes_each() -> None:
     assert total.weight_bytes.fp16 == 2 * total.parameters
 
 
-def test_quantised_rows_are_whole_blocks_of_128_weights_with_a_scale() -> None:
-    # Width 192: two blocks a row, the second half empty. Only the untied head's matrix, (10, 192).
+def test_quantised_rows_are_whole_blocks_with_a_scale() -> None:
+    # Width 192 is three blocks of 64; width 20 one block of 32, twelve of them empty.
     config = ModelConfig(vocab_size=10, block_size=4, n_layer=1, n_head=2, n_embd=192)
-    head = account(config).components[-1].weight_bytes
-    assert head.int8 == 10 * 2 * (128 + 4)
-    assert head.int4 == 10 * 2 * (64 + 4)
+    attention = account(config).components[2].weight_bytes
+    assert attention.int8 == 4 * 192 * 3 * (64 + 4) + 4 * 192
+    assert attention.int4 == 4 * 192 * 3 * (32 + 4) + 4 * 192
+    odd = account(config.model_copy(update={"n_embd": 20})).components[2].weight_bytes
+    assert odd.int8 == 4 * 20 * (32 + 4) + 4 * 20
 
 
-def test_embeddings_norms_and_a_tied_head_are_not_quantised() -> None:
-    rows = {
-        c.name: c.weight_bytes for c in account(TINY.model_copy(update={"tie_embeddings": True})).components
-    }
-    for name in ("token embedding", "position embedding", "norms", "head (tied)"):
-        assert rows[name].int4 == rows[name].int8 == rows[name].fp32
-    assert rows["head (tied)"].fp32 == 0
+def test_embeddings_and_the_head_have_eight_bits_at_least() -> None:
+    config = ModelConfig(vocab_size=10, block_size=4, n_layer=1, n_head=2, n_embd=192)
+    rows = {c.name: c.weight_bytes for c in account(config).components}
+    for name, count in (("token embedding", 10), ("position embedding", 4), ("head", 10)):
+        assert rows[name].int4 == rows[name].int8 == count * 3 * (64 + 4)
+    assert rows["norms"].int4 == rows["norms"].fp32
+    tied = account(config.model_copy(update={"tie_embeddings": True})).components[-1]
+    assert tied.weight_bytes.fp32 == tied.weight_bytes.int4 == 0
+
+
+def test_an_embedding_whose_width_no_block_divides_stays_float() -> None:
+    config = ModelConfig(vocab_size=10, block_size=4, n_layer=1, n_head=2, n_embd=20)
+    rows = {c.name: c.weight_bytes for c in account(config).components}
+    assert rows["token embedding"].int4 == rows["token embedding"].fp32
+
+
+@given(configs())
+def test_the_account_is_the_sum_over_the_recipe(config: ModelConfig) -> None:
+    total = account(config).total.weight_bytes
+    for precision in PRECISIONS:
+        assert getattr(total, precision) == weight_bytes(config, recipe(config, precision))
 
 
 def test_the_cache_is_as_large_as_the_modules() -> None:

@@ -7,6 +7,7 @@ import torch
 from graphs import SMALL, TARGETS, model_and_graph, random_ids, session_of, torch_logits
 from onnx import TensorProto, helper
 
+from edgegpt_export.quantisation import preset
 from edgegpt_export.runner import GrowingCache
 from edgegpt_export.verify import verify
 
@@ -101,5 +102,5 @@ def failures_of(graph: onnx.ModelProto, model: torch.nn.Module, folder) -> list[
     """Names of the checks that failed."""
     path = folder / "leaking.onnx"
     onnx.save(graph, str(path))
-    evidence = verify(path, session_of(graph), model, "engine", "fp32")
+    evidence = verify(path, session_of(graph), model, "engine", preset(model.config, "fp32"))
     return [failure.split(":")[0] for failure in evidence.failures]

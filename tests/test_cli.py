@@ -212,7 +212,7 @@ def test_generate_refuses_prompts_that_cannot_be_answered(tiny_file: str, capsys
 
 def test_export_refuses_what_it_cannot_do(tiny_checkpoint: Path, tmp_path: Path, capsys: Capture) -> None:
     checkpoint, out = str(tiny_checkpoint), str(tmp_path / "out.onnx")
-    assert "int8" in refused(capsys, "export", checkpoint, "--out", out, "--precision", "int8")
+    assert "int2" in refused(capsys, "export", checkpoint, "--out", out, "--precision", "int2")
     assert "target must be" in refused(capsys, "export", checkpoint, "--out", out, "--target", "gpu")
     assert "does not exist" in refused(capsys, "export", str(tmp_path / "nowhere"), "--out", out)
     assert "does not exist" in refused(capsys, "export", checkpoint, "--out", str(tmp_path / "no" / "x.onnx"))

@@ -69,9 +69,9 @@ def test_the_file_says_what_it_is(checkpoint, folder, tiny_config):
     report = export_checkpoint(checkpoint, folder / "tiny.onnx", on_step=steps.append)
     metadata = read_metadata(folder / "tiny.onnx")
     assert list(files(folder)) == ["tiny.onnx"]
-    assert metadata["edgegpt.format_version"] == "1"
+    assert metadata["edgegpt.format_version"] == "2"
     assert metadata["edgegpt.target"] == "engine"
-    assert metadata["edgegpt.precision"] == "fp32"
+    assert metadata["edgegpt.precision"] == metadata["edgegpt.kv_cache"] == "fp32"
     assert metadata["edgegpt.recipe"] == metadata["edgegpt.sampling"] == "{}"
     assert metadata["edgegpt.config"] == tiny_config.to_yaml()
     digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
@@ -126,16 +126,17 @@ def test_node_names_of_the_engine_target_are_paths():
     } <= set(names)
 
 
-def test_a_block_is_eight_nodes_and_the_rest_eight_more():
+def test_a_block_is_eight_nodes_and_the_rest_ten_more():
     _, graph = model_and_graph("engine")
-    assert len(graph.graph.node) == 8 * SMALL.n_layer + 8
+    assert len(graph.graph.node) == 8 * SMALL.n_layer + 10
 
 
 def test_the_builder_takes_arrays_of_any_float_type_and_names_what_is_wrong():
     model, _ = model_and_graph("engine")
     weights = {name: tensor.numpy().astype(np.float16) for name, tensor in model.state_dict().items()}
     graph = build_engine_graph(SMALL, weights)
-    assert {tensor.data_type for tensor in graph.graph.initializer if tensor.dims} == {onnx.TensorProto.FLOAT}
+    types = {tensor.name: tensor.data_type for tensor in graph.graph.initializer}
+    assert {types[name] for name in weights} == {onnx.TensorProto.FLOAT}
     del weights["norm_f.bias"]
     weights["wpe.weight"] = weights["wpe.weight"][:3]
     with pytest.raises(
@@ -152,10 +153,10 @@ def test_a_head_dim_not_divisible_by_eight_is_refused_with_the_way_out(folder, t
 
 
 def test_a_miss_of_the_verification_names_the_number_and_leaves_no_file(checkpoint, folder, monkeypatch):
-    def wrong(config, weights):
+    def wrong(config, weights, *quantisation):
         bent = dict(weights)
         bent["head.weight"] = bent["head.weight"] * np.float32(1.01)
-        return build_engine_graph(config, bent)
+        return build_engine_graph(config, bent, *quantisation)
 
     monkeypatch.setattr(exporting, "build_engine_graph", wrong)
     with pytest.raises(
@@ -393,8 +394,12 @@ def test_bad_requests_are_refused_in_one_sentence(checkpoint, folder):
         export_checkpoint(checkpoint, folder / "tiny.pt")
     with pytest.raises(EdgeGPTError, match="target must be engine or portable, got 'tpu'"):
         export_checkpoint(checkpoint, folder / "tiny.onnx", target="tpu")
-    with pytest.raises(EdgeGPTError, match="precision must be fp32 in this version, got 'int8'"):
-        export_checkpoint(checkpoint, folder / "tiny.onnx", precision="int8")
+    with pytest.raises(EdgeGPTError, match="precision must be fp32 or int8 or int4, got 'int2'"):
+        export_checkpoint(checkpoint, folder / "tiny.onnx", precision="int2")
+    with pytest.raises(EdgeGPTError, match="kv_cache must be fp32 or int8, got 'fp16'"):
+        export_checkpoint(checkpoint, folder / "tiny.onnx", kv_cache="fp16")
+    with pytest.raises(EdgeGPTError, match=r"the portable target .* is fp32, got int8 with a cache of fp32"):
+        export_checkpoint(checkpoint, folder / "tiny.onnx", target="portable", precision="int8")
     with pytest.raises(CheckpointError, match="does not exist"):
         export_checkpoint(folder / "none", folder / "tiny.onnx")
 

@@ -15,6 +15,7 @@ from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.compare import compare, max_abs
 from edgegpt_export.evidence import Check, Evidence, Row
 from edgegpt_export.limits import LIMITS
+from edgegpt_export.quantisation import preset
 from edgegpt_export.verify import verify
 
 FP32 = LIMITS["fp32"]
@@ -32,7 +33,8 @@ def measure(tmp_path):
     def run(graph: onnx.ModelProto, model=None, target: str = "engine") -> Evidence:
         path = tmp_path / "file.onnx"
         onnx.save(graph, str(path))
-        return verify(path, session_of(graph), model or model_and_graph("engine")[0], target, "fp32")
+        model = model or model_and_graph("engine")[0]
+        return verify(path, session_of(graph), model, target, preset(model.config, "fp32"))
 
     return run
 

@@ -47,6 +47,7 @@ def metadata(target: str = contract.ENGINE, config: ModelConfig = TINY) -> dict[
         contract.META_CONFIG: config.to_yaml(),
         contract.META_TOKENIZER: tokenizer().to_json(),
         contract.META_PRECISION: "fp32",
+        contract.META_KV_CACHE: "fp32",
         contract.META_RECIPE: "{}",
         contract.META_WEIGHTS_SHA256: "0" * 64,
         contract.META_EVIDENCE: '{"top1": 1.0}',

@@ -20,7 +20,12 @@ CheckpointArgument = Annotated[
 def export(
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The file to make.")],
-    precision: Annotated[str, typer.Option(help="fp32; int8 and int4 follow in a later version.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="fp32, int8 or int4.")] = "fp32",
+    kv_cache: Annotated[str, typer.Option(help="fp32 or int8: a quarter of the memory.")] = "fp32",
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DATA.jsonl", help="Examples to measure on instead of the model's own text."),
+    ] = None,
     target: Annotated[
         str, typer.Option(help="engine: fastest on the robot; portable: standard ops for other runtimes.")
     ] = "engine",
@@ -36,6 +41,8 @@ def export(
             out,
             precision=precision,
             target=target,
+            kv_cache=kv_cache,
+            data=data,
             on_step=lambda step: status.update(Text(step)),
         )
     if as_json:

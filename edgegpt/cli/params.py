@@ -37,8 +37,7 @@ def params(
         f"Activations: at most about {megabytes(result.activation_bytes)} "
         f"while {result.chunk_tokens} tokens of a prompt are read\n"
         f"FLOPs: prefill is the mean over a prompt of {result.prompt_tokens}, "
-        f"decode is with {result.cached_tokens} tokens in the cache.\n"
-        "int8 and int4 are estimates: matrices quantised in blocks of 128, the rest float32."
+        f"decode is with {result.cached_tokens} tokens in the cache."
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from edgegpt_export.evidence import Row
 from edgegpt_export.runner import Logits
@@ -16,8 +16,7 @@ def compare(reference: Logits, logits: Logits, tie: float) -> Row:
     """PyTorch's logits (L, V) against the file's; tokens within `tie` in `reference` are equally likely."""
     kl, agreed = 0.0, 0
     for expected, got in _parts(reference, logits):
-        log_p, log_q = _log_softmax(expected), _log_softmax(got)
-        kl += float((np.exp(log_p) * (log_p - log_q)).sum())
+        kl += float(_kl(expected, got).sum())
         at_its_choice = expected[np.arange(len(expected)), got.argmax(-1)]
         agreed += int((expected.max(-1) - at_its_choice <= tie).sum())
     length = len(reference)
@@ -29,6 +28,18 @@ def max_abs(a: Logits, b: Logits) -> float:
     return float(np.max([0.0, *(np.abs(x - y).max() for x, y in _parts(a, b))]))  # np.max keeps NaN
 
 
+def worst_kl(reference: Logits, logits: Logits) -> float:
+    """Largest KL(reference || logits) of a position, in nats; NaN if either holds one, 0 if L is 0."""
+    return float(np.max([0.0, *(_kl(x, y).max() for x, y in _parts(reference, logits))]))
+
+
+def _kl(reference: Logits, logits: Logits) -> NDArray[np.float64]:
+    """(L, V) twice -> (L,)."""
+    log_p, log_q = _log_softmax(reference), _log_softmax(logits)
+    kl: NDArray[np.float64] = (np.exp(log_p) * (log_p - log_q)).sum(-1)
+    return kl
+
+
 def _parts(a: Logits, b: Logits) -> Iterator[tuple[Logits, Logits]]:
     if a.shape != b.shape:
         raise ValueError(f"logits of the shapes {a.shape} and {b.shape} cannot be compared")
@@ -36,7 +47,7 @@ def _parts(a: Logits, b: Logits) -> Iterator[tuple[Logits, Logits]]:
         yield a[start : start + _POSITIONS], b[start : start + _POSITIONS]
 
 
-def _log_softmax(logits: Logits) -> npt.NDArray[np.float64]:
+def _log_softmax(logits: Logits) -> NDArray[np.float64]:
     shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
-    normalised: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    normalised: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return normalised

@@ -6,9 +6,10 @@ from typing import Final
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
 from edgegpt.contract import PORTABLE
+from edgegpt.precision import Recipe
+from edgegpt.precision import weight_bytes as stored_bytes
 
 _MICROSOFT: Final = "com.microsoft"
 _SHAPE_BYTES: Final = 256
@@ -36,9 +37,10 @@ def _is_shape(tensor: TensorProto) -> bool:
     return tensor.data_type in (TensorProto.INT64, TensorProto.INT32) and _bytes(tensor) < _SHAPE_BYTES
 
 
-def expected_weight_bytes(config: ModelConfig) -> int:
-    """Bytes of the weights as float32, from the config; a tied head is stored once."""
-    return 4 * parameter_count(config)
+def expected_weight_bytes(config: ModelConfig, bits: Recipe, kv_cache: str = "fp32") -> int:
+    """Bytes of the weights by a recipe, each stored once, and of the scales of an int8 cache."""
+    cache_scales = 2 * 4 * config.n_layer * config.n_kv_head * config.head_dim if kv_cache == "int8" else 0
+    return stored_bytes(config, bits) + cache_scales
 
 
 def unwanted_operators(model: ModelProto, target: str) -> list[str]:

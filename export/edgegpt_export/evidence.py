@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from math import ceil
 
 from edgegpt_export.limits import Limits
 
@@ -25,7 +26,7 @@ class Row:
     def failures(self, limits: Limits) -> list[str]:
         """One sentence for each number beyond its limit; NaN is beyond every limit."""
         sentences = []
-        if not self.max_abs <= limits.max_abs:
+        if limits.max_abs is not None and not self.max_abs <= limits.max_abs:
             sentences.append(
                 f"length {self.length}: the largest difference from PyTorch is {self.max_abs:.3g}, "
                 f"the limit is {limits.max_abs:g}"
@@ -35,7 +36,7 @@ class Row:
                 f"length {self.length}: the KL divergence from PyTorch is {self.kl:.3g}, "
                 f"the limit is {limits.kl:g}"
             )
-        if not self.top1 >= limits.top1:
+        if not self.length * (1 - self.top1) <= ceil(self.length * (1 - limits.top1)):
             sentences.append(
                 f"length {self.length}: the most likely token agrees at {self.top1:.2%} of positions, "
                 f"the limit is {limits.top1:.0%}"

@@ -12,10 +12,13 @@ from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.contract import ENGINE, META_EVIDENCE, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
 from edgegpt.ort_session import check_file_name, open_session
+from edgegpt.precision import PRECISIONS
+from edgegpt_export.cache_scales import cache_scales
+from edgegpt_export.calibration import calibration_sequences
 from edgegpt_export.evidence import Evidence
 from edgegpt_export.graph import build_engine_graph
-from edgegpt_export.limits import LIMITS
 from edgegpt_export.portable import build_portable_graph
+from edgegpt_export.quantisation import Quantisation, preset
 from edgegpt_export.sampling_defaults import read_sampling
 from edgegpt_export.save import data_path, staged, write_model
 from edgegpt_export.stamp import add_metadata, append_metadata, metadata, seal
@@ -45,6 +48,8 @@ def export_checkpoint(
     *,
     target: str = ENGINE,
     precision: str = "fp32",
+    kv_cache: str = "fp32",
+    data: Path | None = None,
     on_step: OnStep = lambda _: None,
 ) -> ExportReport:
     """Build, save and verify; the file gets its name only when every number is within its limit.
@@ -53,7 +58,10 @@ def export_checkpoint(
         folder: the checkpoint.
         out: the .onnx file to make; an older one is replaced.
         target: `engine` or `portable`.
-        precision: `fp32`.
+        precision: `fp32`, `int8` or `int4`.
+        kv_cache: of a number in the cache, `fp32` or `int8`.
+        data: JSONL of prompts and completions like those that the robot will meet, to measure on;
+            without it the model measures on text of its own.
         on_step: is told what happens next, in a few words.
 
     Raises:
@@ -64,21 +72,22 @@ def export_checkpoint(
         EdgeGPTError: the target or the precision is not known, or torch cannot export the model.
     """
     folder, out = Path(folder), Path(out)
-    _check_request(out, target, precision)
+    _check_request(out, target, precision, kv_cache)
     seconds: dict[str, float] = {}
     with _timed(seconds, "load", on_step, f"loading {folder}"):
         checkpoint = load_checkpoint(folder)
         sampling = read_sampling(folder)
     with _timed(seconds, "build", on_step, f"building the {target} graph"):
-        model = _build(checkpoint, target)
-        add_metadata(model, metadata(checkpoint, target, precision, sampling))
+        quantisation = preset(checkpoint.config, precision, kv_cache)
+        model = _build(checkpoint, target, quantisation, data)
+        add_metadata(model, metadata(checkpoint, target, quantisation, sampling))
     with _writing(out), staged(out) as temporary:
         with _timed(seconds, "save", on_step, "saving"):
             write_model(model, temporary)
             del model
         with _timed(seconds, "verify", on_step, "verifying"):
             session = open_session(temporary)
-            evidence = verify(temporary, session, checkpoint.model, target, precision, on_step)
+            evidence = verify(temporary, session, checkpoint.model, target, quantisation, on_step)
         if evidence.failures:
             raise VerificationError(f"{out} is not made: " + "; ".join(evidence.failures))
         append_metadata(temporary, {META_EVIDENCE: evidence.to_json()})
@@ -87,18 +96,28 @@ def export_checkpoint(
     return ExportReport(out, size, evidence, seconds)
 
 
-def _build(checkpoint: Checkpoint, target: str) -> ModelProto:
+def _build(checkpoint: Checkpoint, target: str, quantisation: Quantisation, data: Path | None) -> ModelProto:
     if target == PORTABLE:
         return build_portable_graph(checkpoint.model)
     weights = {name: tensor.numpy() for name, tensor in checkpoint.model.state_dict().items()}
-    return build_engine_graph(checkpoint.config, weights)
+    scales = None
+    if quantisation.kv_cache == "int8":
+        scales = cache_scales(checkpoint.model, calibration_sequences(checkpoint, data))
+    return build_engine_graph(checkpoint.config, weights, quantisation.bits, scales)
 
 
-def _check_request(out: Path, target: str, precision: str) -> None:
+def _check_request(out: Path, target: str, precision: str, kv_cache: str) -> None:
     if target not in (ENGINE, PORTABLE):
         raise EdgeGPTError(f"target must be {ENGINE} or {PORTABLE}, got {target!r}")
-    if precision not in LIMITS:
-        raise EdgeGPTError(f"precision must be {' or '.join(LIMITS)} in this version, got {precision!r}")
+    if precision not in PRECISIONS:
+        raise EdgeGPTError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}")
+    if kv_cache not in ("fp32", "int8"):
+        raise EdgeGPTError(f"kv_cache must be fp32 or int8, got {kv_cache!r}")
+    if target == PORTABLE and (precision, kv_cache) != ("fp32", "fp32"):
+        raise EdgeGPTError(
+            f"the portable target has standard operators only and is fp32, got {precision} with a cache of "
+            f"{kv_cache}; the engine target has every precision"
+        )
     if out.is_dir():
         raise ArtifactError(f"{out} is a folder, expected the name of an .onnx file to make")
     if out.suffix != ".onnx":

@@ -9,30 +9,41 @@ provider runs fastest. What was measured (onnxruntime 1.32, one thread, AVX2):
 * SkipLayerNormalization adds the projection's bias, the residual and normalises in one node; at the
   input it adds the two embeddings. A block is eight nodes.
 * GroupQueryAttention takes query, key and value packed and writes new rows into the cache in place.
+* MatMulNBits without accuracy_level 4 is up to 80 times slower. A tied head of few bits is stored as
+  the rows that GatherBlockQuantized looks up and reshaped for the product while loading.
+* Behind the last attention only the rows whose logits are wanted go on.
 
 Shapes: B batch, T new tokens, D n_embd, V vocab_size.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from edgegpt.accounting import parameter_shapes
 from edgegpt.config import ModelConfig
-from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
+from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past_names, present_names
 from edgegpt.errors import CheckpointError, ConfigError
+from edgegpt.packing import FLOAT, block_size
+from edgegpt.precision import Recipe, recipe
+from edgegpt_export.quantise import Quantised, quantise
 
-Weights = Mapping[str, npt.NDArray[Any]]
+Weights = Mapping[str, NDArray[Any]]
 
 _MICROSOFT: Final = "com.microsoft"
 _OPSET: Final = 17
 _IR_VERSION: Final = 8
 _NORM_EPSILON: Final = 1e-5  # torch.nn.LayerNorm's default
 _HEAD_DIM_MULTIPLE: Final = 8  # what GroupQueryAttention asks for
+_INTEGER_PRODUCTS: Final = 4  # accuracy_level: activations are quantised too, a row and block at a time
+_K_SCALE_INPUT: Final = 12  # number of GroupQueryAttention's input k_scale
+_TO_THE_END: Final = np.iinfo(np.int64).max
+
+CacheScales = Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 
 @dataclass
@@ -40,6 +51,7 @@ class Graph:
     """Nodes and initialisers so far. A value is called as the node that makes it."""
 
     weights: Weights
+    bits: Recipe
     nodes: list[NodeProto] = field(default_factory=list)
     initializers: dict[str, TensorProto] = field(default_factory=dict)
 
@@ -50,7 +62,21 @@ class Graph:
             self.initializers[name] = numpy_helper.from_array(array, name)
         return name
 
-    def constant(self, name: str, value: npt.NDArray[Any]) -> str:
+    def quantised(self, name: str, flat: bool) -> tuple[str, str]:
+        """The initialisers of a checkpoint's matrix (N, K) in few bits and of its scales (N, G).
+
+        `flat` stores rows (N, bytes of a row), which can be looked up, else blocks (N, G, bytes of
+        a block). Returns their names; a matrix is stored once, as it was asked for first.
+        """
+        packed_name, scales_name = f"{name}.packed", f"{name}.scales"
+        if packed_name not in self.initializers:
+            q: Quantised = quantise(self.weights[name], self.bits[name])
+            packed = q.packed.reshape(len(q.packed), -1) if flat else q.packed
+            self.initializers[packed_name] = numpy_helper.from_array(packed, packed_name)
+            self.initializers[scales_name] = numpy_helper.from_array(q.scales, scales_name)
+        return packed_name, scales_name
+
+    def constant(self, name: str, value: NDArray[Any]) -> str:
         """The initialiser of a constant that is no parameter; returns its name."""
         self.initializers[name] = numpy_helper.from_array(value, name)
         return name
@@ -70,13 +96,21 @@ class Graph:
         return outputs[0]
 
 
-def build_engine_graph(config: ModelConfig, weights: Weights) -> ModelProto:
+def build_engine_graph(
+    config: ModelConfig,
+    weights: Weights,
+    bits: Recipe | None = None,
+    cache_scales: CacheScales | None = None,
+) -> ModelProto:
     """Build the engine target.
 
     Args:
         config: the model's config.
         weights: arrays named and shaped as `accounting.parameter_shapes`; any float dtype, stored
-            as float32.
+            as float32 or in few bits.
+        bits: of every matrix; float32 unless given.
+        cache_scales: of keys and values of each layer, (1, n_kv_head, 1, head_dim), for a cache of
+            int8; None for one of float32.
 
     Returns:
         A model with the inputs and outputs of `edgegpt.contract`, without metadata.
@@ -86,7 +120,7 @@ def build_engine_graph(config: ModelConfig, weights: Weights) -> ModelProto:
         CheckpointError: an array is missing, or its shape is not the config's.
     """
     _check(config, weights)
-    graph = Graph(weights)
+    graph = Graph(weights, recipe(config, "fp32") if bits is None else bits)
     lengths = _lengths(graph)
     tokens = embedding(graph, "/wte", "wte.weight", INPUT_IDS)
     positions = embedding(graph, "/wpe", "wpe.weight", POSITION_IDS)
@@ -94,15 +128,18 @@ def build_engine_graph(config: ModelConfig, weights: Weights) -> ModelProto:
     normed, x = _add_norm(graph, "blocks.0.norm_1", tokens, positions)
     for i in range(config.n_layer):
         block = f"blocks.{i}"
-        y = _attention(graph, config, i, normed, lengths)
+        last = i == config.n_layer - 1
+        y = _attention(graph, config, i, normed, lengths, cache_scales)
+        if last:  # nothing behind this point looks at other rows
+            y, x = (_wanted_rows(graph, f"/{block}/wanted_{name}", v) for name, v in (("y", y), ("x", x)))
+        y = linear(graph, f"/{block}/attn/proj", f"{block}.attn.proj.weight", y)
         normed, x = _add_norm(graph, f"{block}.norm_2", x, y, bias=f"{block}.attn.proj.bias")
         y = _mlp(graph, config, block, normed)
-        last = i == config.n_layer - 1
         norm = "norm_f" if last else f"blocks.{i + 1}.norm_1"
         normed, x = _add_norm(graph, norm, x, y, bias=f"{block}.mlp.proj.bias", need_sum=not last)
     head = "wte.weight" if config.tie_embeddings else "head.weight"
     linear(graph, "/head", head, normed, output=LOGITS)
-    return _model(config, graph)
+    return _model(config, graph, TensorProto.INT8 if cache_scales else TensorProto.FLOAT)
 
 
 def linear(graph: Graph, path: str, weight: str, x: str, output: str | None = None) -> str:
@@ -110,13 +147,37 @@ def linear(graph: Graph, path: str, weight: str, x: str, output: str | None = No
 
     With `embedding` the one place that knows how a matrix is stored.
     """
-    inputs = [x, graph.parameter(weight)]
-    return graph.add("FusedMatMul", path, inputs, [output or path], _MICROSOFT, transB=1)
+    outputs = [output or path]
+    if graph.bits[weight] == FLOAT:
+        return graph.add("FusedMatMul", path, [x, graph.parameter(weight)], outputs, _MICROSOFT, transB=1)
+    n, k = graph.weights[weight].shape
+    bits = graph.bits[weight]
+    block = block_size(k, bits)
+    looked_up = weight == "wte.weight"
+    packed, scales = graph.quantised(weight, flat=looked_up)
+    if looked_up:
+        shape = graph.constant(f"{path}/blocks_shape", np.array([n, k // block, -1], np.int64))
+        packed = graph.add("Reshape", f"{path}/blocks", [packed, shape])
+    attributes = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": _INTEGER_PRODUCTS}
+    return graph.add("MatMulNBits", path, [x, packed, scales], outputs, _MICROSOFT, **attributes)
 
 
 def embedding(graph: Graph, path: str, weight: str, ids: str) -> str:
     """Add the rows `ids` (B, T) of a parameter (rows, D) -> (B, T, D)."""
-    return graph.add("Gather", path, [graph.parameter(weight), ids])
+    bits = graph.bits[weight]
+    if bits == FLOAT:
+        return graph.add("Gather", path, [graph.parameter(weight), ids])
+    packed, scales = graph.quantised(weight, flat=True)
+    block = block_size(graph.weights[weight].shape[1], bits)
+    attributes: dict[str, Any] = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+    return graph.add("GatherBlockQuantized", path, [packed, ids, scales], domain=_MICROSOFT, **attributes)
+
+
+def _wanted_rows(graph: Graph, path: str, x: str) -> str:
+    """x (B, T, D) from row `logits_start` on."""
+    end = graph.constant("to_the_end", np.array([_TO_THE_END], np.int64))
+    axis = graph.constant("row_axis", np.array([1], np.int64))
+    return graph.add("Slice", path, [x, LOGITS_START, end, axis])
 
 
 def _lengths(graph: Graph) -> tuple[str, str]:
@@ -142,22 +203,28 @@ def _add_norm(
     return path, f"{path}/sum"
 
 
-def _attention(graph: Graph, config: ModelConfig, layer: int, x: str, lengths: tuple[str, str]) -> str:
-    """(B, T, D) -> (B, T, D); the output projection's bias is left to the norm that follows."""
+def _attention(
+    graph: Graph,
+    config: ModelConfig,
+    layer: int,
+    x: str,
+    lengths: tuple[str, str],
+    cache_scales: CacheScales | None,
+) -> str:
+    """(B, T, D) -> (B, T, D), the heads side by side, before the output projection."""
     name, path = f"blocks.{layer}.attn", f"/blocks.{layer}/attn"
     qkv = linear(graph, f"{path}/qkv", f"{name}.qkv.weight", x)  # (B, T, 3D)
     if config.qkv_bias:
         qkv = graph.add("Add", f"{path}/qkv_bias", [qkv, graph.parameter(f"{name}.qkv.bias")])
-    y = graph.add(
-        "GroupQueryAttention",
-        f"{path}/attention",
-        [qkv, "", "", *past_names(layer), *lengths],
-        [f"{path}/attention", *present_names(layer)],
-        _MICROSOFT,
-        num_heads=config.n_head,
-        kv_num_heads=config.n_kv_head,
-    )
-    return linear(graph, f"{path}/proj", f"{name}.proj.weight", y)
+    inputs = [qkv, "", "", *past_names(layer), *lengths]
+    attributes: dict[str, Any] = {"num_heads": config.n_head, "kv_num_heads": config.n_kv_head}
+    if cache_scales is not None:
+        scales = zip(("k_scale", "v_scale"), cache_scales[layer], strict=True)
+        unused = [""] * (_K_SCALE_INPUT - len(inputs))
+        inputs += unused + [graph.constant(f"{path}/{key}", value) for key, value in scales]
+        attributes |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
+    outputs = [f"{path}/attention", *present_names(layer)]
+    return graph.add("GroupQueryAttention", f"{path}/attention", inputs, outputs, _MICROSOFT, **attributes)
 
 
 def _mlp(graph: Graph, config: ModelConfig, block: str, x: str) -> str:
@@ -176,25 +243,27 @@ def _path(name: str) -> str:
     return f"/{block}/{part}" if block else f"/{part}"
 
 
-def _model(config: ModelConfig, graph: Graph) -> ModelProto:
+def _model(config: ModelConfig, graph: Graph, cache_type: int) -> ModelProto:
     ids = [_value(name, TensorProto.INT64, ["batch", "sequence"]) for name in (INPUT_IDS, POSITION_IDS)]
+    # An input with an initialiser may be left out.
+    start = _value(graph.constant(LOGITS_START, np.zeros(1, np.int64)), TensorProto.INT64, [1])
     past, present = [], []
     for i in range(config.n_layer):
-        past += [_cache_value(config, name, "past") for name in past_names(i)]
-        present += [_cache_value(config, name, "present") for name in present_names(i)]
-    logits = _value(LOGITS, TensorProto.FLOAT, ["batch", "sequence", config.vocab_size])
+        past += [_cache_value(config, name, cache_type, "past") for name in past_names(i)]
+        present += [_cache_value(config, name, cache_type, "present") for name in present_names(i)]
+    logits = _value(LOGITS, TensorProto.FLOAT, ["batch", "rows", config.vocab_size])
+    inputs, outputs = [*ids, *past, start], [logits, *present]
+    initializers = list(graph.initializers.values())
     return helper.make_model(
-        helper.make_graph(
-            graph.nodes, "edgegpt", [*ids, *past], [logits, *present], list(graph.initializers.values())
-        ),
+        helper.make_graph(graph.nodes, "edgegpt", inputs, outputs, initializers),
         opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)],
         ir_version=_IR_VERSION,
         producer_name="edgegpt",
     )
 
 
-def _cache_value(config: ModelConfig, name: str, length: str) -> ValueInfoProto:
-    return _value(name, TensorProto.FLOAT, ["batch", config.n_kv_head, length, config.head_dim])
+def _cache_value(config: ModelConfig, name: str, dtype: int, length: str) -> ValueInfoProto:
+    return _value(name, dtype, ["batch", config.n_kv_head, length, config.head_dim])
 
 
 def _value(name: str, dtype: int, shape: list[int | str]) -> ValueInfoProto:

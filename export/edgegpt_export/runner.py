@@ -8,18 +8,23 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime as ort
+from numpy.typing import NDArray
 
 from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import VerificationError
 from edgegpt.short_cause import short_cause
 
-Ids = npt.NDArray[np.int64]
-Logits = npt.NDArray[np.float32]
+Ids = NDArray[np.int64]
+Logits = NDArray[np.float32]
 
-POISON: Final = np.float32(1e30)  # in rows of a buffer that must not be read
+# In rows of a buffer that must not be read: the most that its type holds, or nearly.
+POISON: Final = {"float32": 1e30, "int8": 127}
+_DTYPES: Final[dict[str, np.dtype[Any]]] = {
+    "tensor(float)": np.dtype(np.float32),
+    "tensor(int8)": np.dtype(np.int8),
+}
 
 
 class GrowingCache:
@@ -32,7 +37,7 @@ class GrowingCache:
         self._past_names = [name for i in layers for name in past_names(i)]
         self._outputs = [LOGITS, *(name for i in layers for name in present_names(i))]
         shape = (batch, config.n_kv_head, 0, config.head_dim)
-        self._past: list[npt.NDArray[Any]] = [np.zeros(shape, np.float32) for _ in self._past_names]
+        self._past: list[NDArray[Any]] = [np.zeros(shape, _dtype(session)) for _ in self._past_names]
 
     def feed(self, ids: Ids) -> Logits:
         """The next tokens (B, T) -> their logits (B, T, V)."""
@@ -54,10 +59,11 @@ class SharedCache:
         self._length = 0
         self._binding = session.io_binding()
         shape = (batch, config.n_kv_head, capacity, config.head_dim)
+        dtype = _dtype(session)
         self._buffers = []  # a binding does not keep them alive
         for i in range(config.n_layer):
             for past, present in zip(past_names(i), present_names(i), strict=True):
-                buffer = ort.OrtValue.ortvalue_from_numpy(np.full(shape, POISON))
+                buffer = ort.OrtValue.ortvalue_from_numpy(np.full(shape, POISON[dtype.name], dtype))
                 self._binding.bind_ortvalue_input(past, buffer)
                 self._binding.bind_ortvalue_output(present, buffer)
                 self._buffers.append(buffer)
@@ -78,6 +84,12 @@ class SharedCache:
             self._session.run_with_iobinding(self._binding)
         self._length += ids.shape[1]
         return logits
+
+
+def _dtype(session: ort.InferenceSession) -> np.dtype[Any]:
+    """Of a number in the cache."""
+    types = {value.name: value.type for value in session.get_inputs()}
+    return _DTYPES[types[past_names(0)[0]]]
 
 
 @contextmanager

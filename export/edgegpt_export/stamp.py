@@ -13,10 +13,11 @@ from onnx import ModelProto
 from edgegpt import __version__, contract
 from edgegpt.checkpoint import Checkpoint
 from edgegpt.onnx_metadata import file_sha256, metadata_entry
+from edgegpt_export.quantisation import Quantisation
 
 
 def metadata(
-    checkpoint: Checkpoint, target: str, precision: str, sampling: Mapping[str, Any]
+    checkpoint: Checkpoint, target: str, quantisation: Quantisation, sampling: Mapping[str, Any]
 ) -> dict[str, str]:
     """Everything known before verification. Nothing in it depends on when or where it is made."""
     return {
@@ -24,8 +25,9 @@ def metadata(
         contract.META_TARGET: target,
         contract.META_CONFIG: checkpoint.config.to_yaml(),
         contract.META_TOKENIZER: checkpoint.tokenizer.to_json(),
-        contract.META_PRECISION: precision,
-        contract.META_RECIPE: "{}",
+        contract.META_PRECISION: quantisation.precision,
+        contract.META_RECIPE: quantisation.to_json(),
+        contract.META_KV_CACHE: quantisation.kv_cache,
         contract.META_WEIGHTS_SHA256: checkpoint.weights_sha256,
         contract.META_SAMPLING: json.dumps(sampling),
         contract.META_TOOL: tool(),

@@ -6,8 +6,8 @@ is through a buffer bound as past and as present, longer than the prompt, whose 
 1e30, so that reading one would show. Shapes: L positions, V vocab_size.
 """
 
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +21,14 @@ from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model import GPT
-from edgegpt_export.compare import compare, max_abs
+from edgegpt.packing import BITS
+from edgegpt.precision import Recipe, matrices, recipe
+from edgegpt_export.compare import compare, max_abs, worst_kl
 from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes
 from edgegpt_export.evidence import Check, Evidence, Row
 from edgegpt_export.limits import LIMITS, Limits
 from edgegpt_export.modes import eval_mode
+from edgegpt_export.quantisation import Quantisation
 from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache
 
 OnStep = Callable[[str], None]
@@ -61,12 +64,14 @@ def verify_file(
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = load_checkpoint(checkpoint)
     _check_origin(artifact, checkpoint, source)
-    if artifact.precision not in LIMITS:
-        raise ArtifactError(
-            f"{path} has the precision {artifact.precision!r}, for which this edgegpt has no limits; "
-            "verify it with the one that made it"
-        )
-    return verify(path, artifact.session, checkpoint.model, artifact.target, artifact.precision, on_step)
+    return verify(
+        path,
+        artifact.session,
+        checkpoint.model,
+        artifact.target,
+        Quantisation(artifact.precision, _bits(artifact), artifact.kv_cache),
+        on_step,
+    )
 
 
 def verify(
@@ -74,18 +79,19 @@ def verify(
     session: ort.InferenceSession,
     model: GPT,
     target: str,
-    precision: str,
+    quantisation: Quantisation,
     on_step: OnStep = lambda _: None,
 ) -> Evidence:
     """Measure a file, open as `session`, against a PyTorch model, whose train/eval modes stay as they are."""
-    limits = LIMITS[precision]
+    limits = quantisation.limits
     file = _File(session, model, target)
     contents = onnx.load(str(path), load_external_data=False)
     tokens = np.random.default_rng(_SEED).integers(
         model.config.vocab_size, size=(_BATCH, model.config.block_size)
     )
     ids = tokens[:1]
-    checks = [_weight_bytes(contents, model), _operators(contents, target)]
+    expected = expected_weight_bytes(model.config, quantisation.bits, quantisation.kv_cache)
+    checks = [_weight_bytes(contents, expected), _operators(contents, target)]
     del contents
     with eval_mode(model), torch.inference_mode():
         rows, whole = _rows(file, ids, limits, on_step)
@@ -97,7 +103,21 @@ def verify(
     checks.append(_stepwise(file, ids, whole, limits))
     on_step("in a batch")
     checks.append(_batch(file, tokens, limits))
-    return Evidence(target, precision, limits, tuple(rows), tuple(checks))
+    return Evidence(target, quantisation.precision, limits, tuple(rows), tuple(checks))
+
+
+def _bits(artifact: Artifact) -> Recipe:
+    """The file's recipe, as it was stamped."""
+    if artifact.precision not in LIMITS:
+        raise ArtifactError(
+            f"{artifact.path} has the precision {artifact.precision!r}, for which this edgegpt has no "
+            "limits; verify it with the one that made it"
+        )
+    bits = artifact.recipe.get("bits") or recipe(artifact.config, "fp32")
+    known = isinstance(bits, dict) and all(bits.get(name) in BITS for name in matrices(artifact.config))
+    if not known:
+        raise ArtifactError(f"the recipe in {artifact.path} does not fit its config; export it again")
+    return bits
 
 
 def _check_origin(artifact: Artifact, checkpoint: Checkpoint, source: str) -> None:
@@ -145,7 +165,7 @@ def _rows(file: _File, ids: Ids, limits: Limits, on_step: OnStep) -> tuple[list[
         on_step(f"length {length}")
         prompt = ids[:, :length]
         logits = file.prefill(prompt)
-        rows.append(compare(file.model(torch.from_numpy(prompt))[0].numpy(), logits, tie=limits.max_abs))
+        rows.append(compare(file.model(torch.from_numpy(prompt))[0].numpy(), logits, tie=limits.tie))
     return rows, logits
 
 
@@ -167,9 +187,11 @@ def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
     length = ids.shape[1]
     cuts = sorted({0, 1, min(8, length), length // 2, length})
     cache = file.cache(1, length)
-    worst = _worst(max_abs(cache.feed(ids[:, a:b])[0], whole[a:b]) for a, b in pairwise(cuts))
-    return Check(
-        "chunked = whole", worst, limits.consistency, "difference from the logits of the whole prompt"
+    return _same(
+        "chunked = whole",
+        "the whole prompt",
+        limits,
+        ((whole[a:b], cache.feed(ids[:, a:b])[0]) for a, b in pairwise(cuts)),
     )
 
 
@@ -177,19 +199,19 @@ def _stepwise(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
     """Token by token from an empty cache, and up to the very end of the context."""
     length = ids.shape[1]
     beginning = file.cache(1, length)
-    worst = _steps(beginning, ids, whole, 0, min(_STEPS, length))
+    steps = [_steps(beginning, ids, whole, 0, min(_STEPS, length))]
     if length > _STEPS:
         end = file.cache(1, length)
         start = length - _STEPS
         end.feed(ids[:, :start])
-        worst = _worst([worst, _steps(end, ids, whole, start, length)])
-    return Check(
-        "stepwise = whole", worst, limits.consistency, "difference from the logits of the whole prompt"
-    )
+        steps.append(_steps(end, ids, whole, start, length))
+    return _same("stepwise = whole", "the whole prompt", limits, chain.from_iterable(steps))
 
 
-def _steps(cache: GrowingCache | SharedCache, ids: Ids, whole: Logits, start: int, stop: int) -> float:
-    return _worst(max_abs(cache.feed(ids[:, i : i + 1])[0], whole[i : i + 1]) for i in range(start, stop))
+def _steps(
+    cache: GrowingCache | SharedCache, ids: Ids, whole: Logits, start: int, stop: int
+) -> Iterator[tuple[Logits, Logits]]:
+    return ((whole[i : i + 1], cache.feed(ids[:, i : i + 1])[0]) for i in range(start, stop))
 
 
 def _batch(file: _File, tokens: Ids, limits: Limits) -> Check:
@@ -197,20 +219,23 @@ def _batch(file: _File, tokens: Ids, limits: Limits) -> Check:
     length = min(_BATCH_TOKENS, tokens.shape[1])
     cuts = sorted({0, max(length - 1, 1), length})
     together, alone = file.cache(_BATCH, length), [file.cache(1, length) for _ in range(_BATCH)]
-    differences = []
+    pairs = []
     for a, b in pairwise(cuts):
         logits = together.feed(tokens[:, a:b])  # (B, T, V)
-        differences += [max_abs(logits[i], alone[i].feed(tokens[i : i + 1, a:b])[0]) for i in range(_BATCH)]
-    return Check(
-        "batch = singles",
-        _worst(differences),
-        limits.consistency,
-        "difference from the logits of one row alone",
-    )
+        pairs += [(alone[i].feed(tokens[i : i + 1, a:b])[0], logits[i]) for i in range(_BATCH)]
+    return _same("batch = singles", "one row alone", limits, pairs)
 
 
-def _weight_bytes(contents: onnx.ModelProto, model: GPT) -> Check:
-    found, expected = weight_bytes(contents), expected_weight_bytes(model.config)
+def _same(name: str, other: str, limits: Limits, pairs: Iterable[tuple[Logits, Logits]]) -> Check:
+    """Logits (L, V) from two ways through the file, by the measure of its precision."""
+    by_kl = limits.max_abs is None
+    measure, what = (worst_kl, "KL divergence") if by_kl else (max_abs, "difference")
+    worst = float(np.max([measure(*pair) for pair in pairs]))  # keeps NaN, unlike max()
+    return Check(name, worst, limits.consistency, f"{what} from the logits of {other}")
+
+
+def _weight_bytes(contents: onnx.ModelProto, expected: int) -> Check:
+    found = weight_bytes(contents)
     detail = f"difference of {found:,} bytes in the file and {expected:,} by the config"
     return Check("weight bytes", abs(found - expected), 0, detail)
 
@@ -219,7 +244,3 @@ def _operators(contents: onnx.ModelProto, target: str) -> Check:
     names = unwanted_operators(contents, target)
     detail = f"number of operators that are not of the {target} target ({', '.join(names) or 'none'})"
     return Check("operators", len(names), 0, detail)
-
-
-def _worst(differences: Iterable[float]) -> float:
-    return float(np.max(list(differences)))  # keeps NaN, unlike max()

@@ -1,0 +1,59 @@
+"""Tokens that a model is measured on where few bits are decided: its own text, or a user's examples."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from edgegpt.checkpoint import Checkpoint
+from edgegpt.errors import DataError
+from edgegpt.pairs import read_jsonl
+from edgegpt_export.modes import eval_mode
+
+Sequences = Sequence[NDArray[np.int64]]  # each (L,)
+
+_SEED: Final = 0
+_TEXTS: Final = 8
+_TEXT_TOKENS: Final = 128
+_EXAMPLES: Final = 64
+
+
+def calibration_sequences(checkpoint: Checkpoint, data: Path | None) -> Sequences:
+    """Token sequences (L,), each of at least two tokens that fit into the context.
+
+    With `data`, a JSONL file of prompts and completions, its first 64 examples; else 8 texts that
+    the model writes at temperature 1, which is nearer to its work than random tokens are.
+
+    Raises:
+        DataError: `data` is not valid or no example fits.
+    """
+    if data is None:
+        return list(_own_texts(checkpoint))
+    tokenizer, room = checkpoint.tokenizer, checkpoint.config.block_size
+    sequences = [
+        np.array([*tokenizer.encode_prompt(pair.prompt), *tokenizer.encode(pair.completion)], np.int64)
+        for pair in read_jsonl(data)[:_EXAMPLES]
+    ]
+    fitting = [ids for ids in sequences if 2 <= ids.size <= room]
+    if not fitting:
+        raise DataError(f"none of the first {_EXAMPLES} examples of {data} fits into {room} tokens")
+    return fitting
+
+
+@torch.inference_mode()
+def _own_texts(checkpoint: Checkpoint) -> NDArray[np.int64]:
+    """(texts, tokens), drawn at temperature 1 from a random first token."""
+    model, n_valid = checkpoint.model, checkpoint.tokenizer.vocab_size
+    generator = torch.Generator().manual_seed(_SEED)
+    ids = torch.randint(n_valid, (_TEXTS, 1), generator=generator)
+    texts, cache = [ids], model.empty_cache(_TEXTS)
+    with eval_mode(model):
+        for position in range(min(_TEXT_TOKENS, model.config.block_size) - 1):
+            logits, cache = model.forward_cached(ids, torch.full((_TEXTS, 1), position), cache)
+            ids = torch.multinomial(logits[:, -1, :n_valid].softmax(-1), 1, generator=generator)
+            texts.append(ids)
+    whole: NDArray[np.int64] = torch.cat(texts, dim=1).numpy()
+    return whole
