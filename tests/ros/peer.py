@@ -136,7 +136,8 @@ class Peer:
         executor: of the thread.
     """
 
-    def __init__(self, domain: int, namespace: str = "") -> None:
+    def __init__(self, domain: int, namespace: str = "", *, depth: int = 4096) -> None:
+        """`depth` is how many chunks and responses it keeps while its thread is busy."""
         self.context = rclpy.Context()
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # read by init
         rclpy.init(context=self.context, domain_id=domain)
@@ -157,8 +158,8 @@ class Peer:
             }.items()
         }
         self._prompts = self.node.create_publisher(String, "prompt", 10)
-        self.node.create_subscription(TokenChunk, "tokens", self.tokens.append, 4096)
-        self.node.create_subscription(String, "response", lambda m: self.responses.append(m.data), 10)
+        self.node.create_subscription(TokenChunk, "tokens", self.tokens.append, depth)
+        self.node.create_subscription(String, "response", lambda m: self.responses.append(m.data), depth)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
         self._thread = threading.Thread(target=self.executor.spin, daemon=True)
@@ -257,10 +258,10 @@ class Peer:
         """Call `count_tokens`."""
         return self.call("count_tokens", CountTokens.Request(prompt=prompt, session=session))
 
-    def say(self, prompt: str) -> str:
-        """Publish a prompt and wait for the response."""
+    def say(self, prompt: str | bytes) -> str:
+        """Publish a prompt, as bytes a serialised String, and wait for the response."""
         before = len(self.responses)
-        self._prompts.publish(String(data=prompt))
+        self._prompts.publish(prompt if isinstance(prompt, bytes) else String(data=prompt))
         until(lambda: len(self.responses) > before, "response")
         return self.responses[before]
 

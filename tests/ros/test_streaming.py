@@ -42,32 +42,3 @@ def test_chunks_are_grouped_by_time(domain: int, model_file: Path) -> None:
         chunks = goal.chunks()
         assert "".join(chunk.text for chunk in chunks) == goal.result().text
         assert 3 <= len(chunks) <= 1 + goal.result().stats.total_ms / 100 + 1
-
-
-def test_two_robots_with_clients_at_full_rate_do_not_hear_each_other(domain: int, model_file: Path) -> None:
-    env, parameters = environment(domain), {"model": model_file, "chunk_ms": 0}
-    with (
-        GeneratorProcess(env, parameters, namespace="/robot1"),
-        GeneratorProcess(env, parameters, namespace="/robot2"),
-        Peer(domain, "/robot1") as one,
-        Peer(domain, "/robot2") as two,
-    ):
-        prompts = {one: "drive forward two metres", two: "turn left 90 degrees"}
-        for peer in prompts:
-            peer.wait_for_node()
-            until(lambda peer=peer: peer.state() == "active", "active node")
-        texts = {peer: peer.complete(prompt).text for peer, prompt in prompts.items()}
-        assert texts[one] != texts[two]
-        sent = {one: set(), two: set()}
-        for peer in prompts:
-            until(lambda peer=peer: any(chunk.last for chunk in peer.tokens), "last chunk")
-            peer.tokens.clear()
-        for _ in range(30):
-            goals = {peer: peer.goal(prompt) for peer, prompt in prompts.items()}
-            for peer, goal in goals.items():
-                sent[peer].add(goal.id.hex)
-                assert goal.end() == ("succeeded", "eos", ErrorCode.OK)
-                assert goal.result().text == texts[peer]
-                assert "".join(chunk.text for chunk in goal.chunks()) == texts[peer]
-        for peer in prompts:
-            assert {chunk.request_id for chunk in peer.tokens} == sent[peer]
