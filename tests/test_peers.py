@@ -15,7 +15,7 @@ from peer.measure import PREFILL, PROMPTS, STEPS, Result
 from peer.parity import Parity, parity
 from peer.process import Child, PeerError, prepare
 from peer.report import data, table
-from peer.roster import REFERENCE, ROSTER, Row
+from peer.roster import REFERENCE, ROSTER, Row, version
 from peer.schedule import turns
 
 from edgegpt.config import ModelConfig
@@ -115,6 +115,10 @@ def test_a_child_that_cannot_prepare_says_why_in_one_sentence(tmp_path: Path) ->
         Child(row, tmp_path, 1)
 
 
+def test_a_package_that_is_not_installed_is_said_so() -> None:
+    assert version(Row("nobody", "nobody", "", 32, "no-such-package")) == "not installed"
+
+
 @pytest.mark.slow
 def test_edgegpt_proves_itself_and_is_timed_in_a_child(tmp_path: Path, tiny_checkpoint: Path) -> None:
     (tmp_path / "checkpoint").symlink_to(tiny_checkpoint)
@@ -145,6 +149,7 @@ def test_the_command_line_refuses_what_it_does_not_know(
 
 def test_pins_come_from_the_constraints() -> None:
     assert pinned("torch", "torchvision==1\ntorch==2.13.0 ; python_version > '3'\n") == "torch==2.13.0"
+    assert pinned("torch", "torch==2.13.0\ntqdm==4\n") == "torch==2.13.0"
     assert pinned("torch", "") == "torch"
 
 

@@ -4,7 +4,7 @@
 
 A peer that cannot be installed is said in one sentence and left out. llama-cpp-python has no wheel: it is
 compiled for this processor, which takes about eight minutes on one core and needs a C++ compiler; the
-others need nothing but pip. Run again, it does only what is missing.
+others need nothing but pip. Run again, it takes seconds.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
 
 def pinned(package: str, constraints: str) -> str:
     """`torch` -> `torch==2.13.0`, as the constraints say."""
-    found = re.search(rf"^{re.escape(package)}==[^ ;]+", constraints, re.MULTILINE)
+    found = re.search(rf"^{re.escape(package)}==[^\s;]+", constraints, re.MULTILINE)
     return found[0] if found else package
 
 

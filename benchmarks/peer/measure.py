@@ -11,7 +11,7 @@ import numpy as np
 
 from peer.parity import PROMPT, Parity, prove
 from peer.process import Child, PeerError, prepare
-from peer.roster import REFERENCE, Row
+from peer.roster import NOT_INSTALLED, REFERENCE, Row, version
 from peer.schedule import turns
 from peer.weights import make_checkpoint
 
@@ -74,6 +74,8 @@ def _start(
     result: Result, folder: Path, threads: int, reference: Child | None, ids: list[int], stack: ExitStack
 ) -> Child:
     """Load one engine and prove what it computes; raises PeerError."""
+    if version(result.row) == NOT_INSTALLED:
+        raise PeerError(f"{result.row.package} is not installed; `make peers` installs it")
     prepare(result.row, folder)
     child = Child(result.row, folder, threads)
     stack.callback(child.close)

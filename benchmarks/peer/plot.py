@@ -1,5 +1,6 @@
 """Pictures of the results: one bar per engine, one panel per model."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def _bars(path: Path, panels: Mapping[str, Mapping], title: str) -> Path:
         axis.set_xlim(0, 3 * float(np.median(low)))
         axis.invert_yaxis()
         axis.set_title(size)
-    figure.suptitle(title, fontsize=9)
+    lines = [textwrap.fill(line, 75 * len(panels)) for line in title.splitlines()]
+    figure.suptitle("\n".join(lines), fontsize=9)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
     return path

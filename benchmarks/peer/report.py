@@ -35,7 +35,7 @@ def circumstances(threads: int, rounds: int, results: Sequence[Result]) -> str:
     return (
         f"{here.cpu}, {here.architecture}, {here.available_cores} of {here.cores} cores, "
         f"Python {platform.python_version()}, {versions}, {date.today()}. "
-        f"{threads} thread{'s' if threads > 1 else ''}, {rounds} rounds, "
+        f"Threads: {threads}, rounds: {rounds}, "
         f"load {here.load or 0:.1f} at the end."
     )
 

@@ -52,9 +52,12 @@ ROSTER = [
 ]
 
 
+NOT_INSTALLED = "not installed"
+
+
 def version(row: Row) -> str:
     """The installed version of a row's package, or that there is none."""
     try:
         return metadata.version(row.package)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return NOT_INSTALLED
