@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_files import tiny_file
+from tiny_files import graph, metadata, tiny_file, write_file
 
 import edgegpt
+from edgegpt import contract
 from edgegpt.config import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, MeasureError
@@ -253,6 +254,19 @@ def test_the_facts_of_a_file_are_its_metadata(file: Path) -> None:
     assert (facts.target, facts.precision, facts.context) == ("engine", "fp32", 48)
     assert facts.bytes == file.stat().st_size
     assert 0 < facts.weight_bytes_per_token < 4 * facts.parameters
+
+
+def test_a_recipe_in_the_file_counts(tmp_path: Path) -> None:
+    entries = metadata()
+    config = ModelConfig.parse(entries[contract.META_CONFIG], "tiny")
+    eight = recipe(config, "int8")
+    quantised = {**entries, contract.META_RECIPE: json.dumps({"bits": eight})}
+    facts = read_file(write_file(tmp_path / "int8.onnx", graph(), quantised))
+    assert facts.weight_bytes_per_token == weight_bytes_per_token(config, eight)
+    assert facts.weight_bytes_per_token < weight_bytes_per_token(config, recipe(config, "fp32"))
+    foreign = {**entries, contract.META_RECIPE: '{"bits": {"wte.weight": 8}}'}
+    with pytest.raises(ArtifactError, match="does not name the matrices"):
+        read_file(write_file(tmp_path / "foreign.onnx", graph(), foreign))
 
 
 # A process

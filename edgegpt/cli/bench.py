@@ -1,5 +1,6 @@
 """`edgegpt bench FILE.onnx`."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,18 +41,20 @@ def bench(
         result = measure(
             file, Plan(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
         )
-    if plot is not None:
-        save_plot(result, plot)
     if as_json:
         from edgegpt.measure.bench_json import bench_json
 
         print_json(bench_json(result))
-        return
-    from edgegpt.cli.bench_tables import bench_tables
+    else:
+        from edgegpt.cli.bench_tables import bench_tables
 
-    for part in bench_tables(result):
-        stdout.print(part)
-    if plot is not None:
+        for part in bench_tables(result):
+            stdout.print(part)
+    if plot is not None:  # last: a full disk then loses the picture and not the figures
+        try:
+            save_plot(result, plot)
+        except OSError as e:
+            raise MeasureError(f"--plot cannot write {plot}: {e.strerror or e}") from e
         stderr.print(f"Picture: {plot.resolve()}")
 
 
@@ -63,6 +66,8 @@ def _check_plot(plot: Path) -> None:
         )
     if not plot.parent.is_dir():
         raise MeasureError(f"--plot cannot write {plot}: the folder {plot.parent} does not exist")
+    if not os.access(plot.parent, os.W_OK):
+        raise MeasureError(f"--plot cannot write {plot}: the folder {plot.parent} is read-only")
     if plot.is_dir():
         raise MeasureError(f"--plot must name a file, and {plot} is a folder")
 

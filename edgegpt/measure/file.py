@@ -7,9 +7,10 @@ from pathlib import Path
 from edgegpt import contract
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
+from edgegpt.errors import ArtifactError
 from edgegpt.measure.traffic import weight_bytes_per_token
 from edgegpt.onnx_metadata import read_metadata
-from edgegpt.precision import AUTO, recipe
+from edgegpt.precision import Recipe, recipe
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,32 @@ class File:
 
 
 def read_file(path: str | Path) -> File:
-    """The facts of a file that has been loaded once, so that it is known to be whole."""
+    """The facts of a file that has been loaded once, so that it is known to be whole.
+
+    Raises:
+        ArtifactError: its recipe is not one of this model.
+    """
     path = Path(path)
     metadata = read_metadata(path)
     config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
-    precision = metadata[contract.META_PRECISION]
-    bits = json.loads(metadata[contract.META_RECIPE]) if precision == AUTO else recipe(config, precision)
     return File(
         path=str(path),
         target=metadata[contract.META_TARGET],
-        precision=precision,
+        precision=metadata[contract.META_PRECISION],
         parameters=parameter_count(config),
         bytes=path.stat().st_size + _data_bytes(path, metadata),
         context=config.block_size,
-        weight_bytes_per_token=weight_bytes_per_token(config, bits),
+        weight_bytes_per_token=weight_bytes_per_token(config, _bits(path, metadata, config)),
     )
+
+
+def _bits(path: Path, metadata: dict[str, str], config: ModelConfig) -> Recipe:
+    """Of each matrix; a file that was not quantised has an empty recipe."""
+    usual = recipe(config, "fp32")
+    bits: Recipe = json.loads(metadata.get(contract.META_RECIPE, "{}")).get("bits", usual)
+    if bits.keys() != usual.keys():
+        raise ArtifactError(f"the recipe in {path} does not name the matrices of its model; export it again")
+    return bits
 
 
 def _data_bytes(path: Path, metadata: dict[str, str]) -> int:
