@@ -54,6 +54,8 @@ class Goal:
 
     Attributes:
         feedback: chunks that arrived as feedback.
+        peer: who sent it.
+        results: how many came; there is one.
         sent: by time.perf_counter.
         first: when the first feedback arrived.
         ended: when the result arrived.
@@ -63,10 +65,11 @@ class Goal:
         self.id = uuid4()
         self.feedback: list[TokenChunk] = []
         self.first = self.ended = 0.0
+        self.results = 0
         self._done = threading.Event()
         self._response: Any = None
         self.sent = time.perf_counter()
-        self._peer = peer
+        self.peer = peer
         self._handle: Any = None
         accepted = threading.Event()
 
@@ -91,13 +94,14 @@ class Goal:
 
     def _finish(self, future: Any) -> None:
         self.ended = time.perf_counter()
+        self.results += 1
         self._response = future.result()
         self._done.set()
 
     def cancel(self) -> None:
         """Ask for the end; returns when the node has agreed or refused."""
         done = threading.Event()
-        self._peer.executor.create_task(
+        self.peer.executor.create_task(
             lambda: self._handle.cancel_goal_async().add_done_callback(lambda _: done.set())
         )
         assert done.wait(SOON), f"no answer to the cancellation after {SOON} s"
@@ -121,7 +125,7 @@ class Goal:
         """What arrived on the topic `tokens`, up to the last."""
 
         def mine() -> list[TokenChunk]:
-            return [chunk for chunk in list(self._peer.tokens) if chunk.request_id == self.id.hex]
+            return [chunk for chunk in list(self.peer.tokens) if chunk.request_id == self.id.hex]
 
         until(lambda: any(chunk.last for chunk in mine()), "last chunk")
         return mine()

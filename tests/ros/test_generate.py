@@ -1,11 +1,6 @@
 """The doors of one active node, and what comes through them."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,14 +134,24 @@ def test_a_prompt_that_has_no_answer_is_refused_at_every_door(peer: Peer, prompt
     assert peer.say(prompt) == ""
 
 
-def test_a_megabyte_is_refused_and_counted_while_the_other_doors_answer(peer: Peer) -> None:
+def test_a_megabyte_is_refused_at_every_door(peer: Peer) -> None:
     megabyte = "drive forward " * 75_000
     assert "shorten it" in peer.complete(megabyte).error
-    assert peer.goal(megabyte).end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
-    counting = peer.ask("count_tokens", CountTokens.Request(prompt=megabyte))
+    goal = peer.goal(megabyte)
+    assert goal.end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
+    assert "shorten it" in goal.result().error
+    assert peer.say(megabyte) == ""
+
+
+def test_megabytes_are_counted_while_the_other_doors_answer(peer: Peer) -> None:
+    megabyte = "drive forward " * 75_000
+    # Several seconds of work, so that the answers between are not a question of who is quicker.
+    counting = [peer.ask("count_tokens", CountTokens.Request(prompt=megabyte)) for _ in range(5)]
     assert peer.complete(DRIVE).error_code == ErrorCode.OK
-    assert not counting.done()
-    assert peer.wait(counting).tokens > 100_000
+    assert peer.goal(DRIVE).end()[0] == "succeeded"
+    assert peer.state() == "active"
+    assert not counting[-1].done()
+    assert all(peer.wait(future).tokens > 100_000 for future in counting)
 
 
 @pytest.mark.parametrize("prompt", ["find the 😀 mug", "naïve café 漢字", "e\u0301 \u200d \ufffd"])
@@ -154,15 +159,6 @@ def test_any_text_is_answered(peer: Peer, prompt: str) -> None:
     response = peer.complete(prompt, max_new_tokens=16)
     assert response.error_code == ErrorCode.OK
     assert peer.say(prompt) == peer.complete(prompt).text
-
-
-def test_a_nul_ends_a_string_on_the_wire_and_never_the_node(peer: Peer) -> None:
-    assert peer.complete(f"{DRIVE}\0 and stop").text in (peer.complete(DRIVE).text, "")
-
-
-def test_half_a_character_never_reaches_the_node(peer: Peer) -> None:
-    with pytest.raises(UnicodeEncodeError):
-        peer.say("drive \ud800")
 
 
 def test_cancelling_what_has_ended_is_harmless(peer: Peer) -> None:
@@ -181,66 +177,28 @@ def test_a_late_subscriber_gets_the_model_info(peer: Peer, model_file: Path) -> 
     assert (list(info.options.stop), info.options.deadline_ms, info.options.stream) == ([""], 0.0, 1)
 
 
-def test_diagnostics_come_every_second_and_count(peer: Peer) -> None:
-    def values() -> dict[str, str]:
-        status = peer.latest(DiagnosticArray, "/diagnostics").status[0]
-        assert (status.name, status.level) == ("edgegpt: generation", DiagnosticStatus.OK)
-        return {value.key: value.value for value in status.values}
+def test_diagnostics_come_every_second(peer: Peer) -> None:
+    heard: list[DiagnosticArray] = []
+    subscription = peer.node.create_subscription(DiagnosticArray, "/diagnostics", heard.append, 10)
+    until(lambda: len(heard) > 5, "six of them")
+    peer.node.destroy_subscription(subscription)
+    # By the node's own clock, and over several: one may be late on a busy machine, the next one makes up.
+    first, last = (heard[n].header.stamp.sec + heard[n].header.stamp.nanosec / 1e9 for n in (0, 5))
+    assert 0.8 < (last - first) / 5 < 1.3
 
-    before, began = values(), time.monotonic()
-    peer.complete(DRIVE)
-    values()
-    after = values()
-    assert 1.5 < time.monotonic() - began < 4
-    assert int(after["requests.eos"]) == int(before["requests.eos"]) + 1
+
+def test_diagnostics_count_and_measure(peer: Peer) -> None:
+    [status] = peer.latest(DiagnosticArray, "/diagnostics").status
+    assert (status.name, status.level) == ("edgegpt: generation", DiagnosticStatus.OK)
+    outcomes = {"eos": {}, "length": {"max_new_tokens": 3}, "stop": {"stop": ["forward"]}}
+    before = {outcome: peer.counted(outcome) for outcome in (*outcomes, "invalid")}
+    for options in outcomes.values():
+        assert peer.complete(DRIVE, **options).error_code == ErrorCode.OK
+    assert peer.complete("").error_code == ErrorCode.INVALID_REQUEST
+    for outcome, count in before.items():
+        until(lambda outcome=outcome, count=count: peer.counted(outcome) == count + 1, f"one more {outcome}")
+    after = peer.diagnostics()
     assert (after["state"], after["work"], after["queue"]) == ("active", "idle", "0")
-    assert float(after["rss_mb"]) > 10 < float(after["ttft_p50_ms"]) * 1000 > 0 < float(after["token_p99_ms"])
-
-
-def test_a_client_that_is_killed_right_after_sending_harms_nobody(
-    generator: tuple[GeneratorProcess, int], peer: Peer
-) -> None:
-    script = """
-import rclpy, sys
-from edgegpt_msgs.action import Generate
-from rclpy.action import ActionClient
-rclpy.init()
-node = rclpy.create_node("short_lived")
-client = ActionClient(node, Generate, "generate")
-assert client.wait_for_server(60)
-client.send_goal_async(Generate.Goal(prompt="drive forward"))
-print("sent", flush=True)
-sys.stdin.read()
-"""
-    before = len(peer.tokens)
-    client = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=environment(generator[1]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert client.stdout is not None
-        assert client.stdout.readline() == "sent\n"
-    finally:
-        os.kill(client.pid, signal.SIGKILL)
-        client.communicate(timeout=10)
-    # It was heard and answered, for nobody.
-    until(lambda: any(chunk.last for chunk in peer.tokens[before:]), "last chunk")
-    assert peer.goal(DRIVE).end()[0] == "succeeded"
-
-
-@pytest.mark.slow
-def test_two_thousand_short_goals_leave_the_memory_flat(
-    generator: tuple[GeneratorProcess, int], peer: Peer
-) -> None:
-    def goals(n: int) -> int:
-        for _ in range(n):
-            goal = peer.goal("stop", max_new_tokens=2)
-            assert goal.end()[0] == "succeeded"
-        peer.tokens.clear()
-        return generator[0].rss_bytes()
-
-    warm = goals(600)  # results are kept for ten seconds: by now as many as there will be
-    assert goals(2000) - warm < 8e6
+    assert float(after["rss_mb"]) > 10
+    assert 0 < float(after["ttft_p50_ms"]) <= float(after["ttft_p99_ms"])
+    assert 0 < float(after["token_p50_ms"]) <= float(after["token_p99_ms"])

@@ -1,0 +1,39 @@
+"""What thousands of requests leave behind: nothing."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from .generator_process import GeneratorProcess
+from .peer import Peer, until
+from .workspace import environment, own_domain
+
+# The node keeps a result for ten seconds. At this pace, which a busy machine falls short of, there are never
+# more than a thousand, so that the figure does not hang on how fast the machine happens to be.
+PER_S = 100
+WARM, GOALS = 1000, 2000
+LIMIT_BYTES = 3e6  # a result that stays takes more than 3 kB; measured: 0.3 MB in all
+
+
+@pytest.mark.slow
+def test_two_thousand_short_goals_leave_the_memory_flat(model_file: Path) -> None:
+    with (
+        own_domain() as domain,
+        GeneratorProcess(environment(domain), {"model": model_file}) as process,
+        Peer(domain) as peer,
+    ):
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+
+        def goals(n: int) -> int:
+            for _ in range(n):
+                began = time.monotonic()
+                goal = peer.goal("stop", max_new_tokens=2)
+                assert goal.end()[0] == "succeeded"
+                time.sleep(max(0.0, 1 / PER_S - (time.monotonic() - began)))
+            peer.tokens.clear()
+            return process.rss_bytes()
+
+        warm = goals(WARM)
+        assert goals(GOALS) - warm < LIMIT_BYTES
