@@ -5,14 +5,13 @@ ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-# An own domain and loopback: the demo must not talk to a robot that is in the same network.
-os.environ["ROS_DOMAIN_ID"] = os.environ.get("EDGEGPT_DEMO_DOMAIN_ID", "87")
-os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 
 import rclpy
 from edgegpt_msgs.msg import ErrorCode
@@ -36,6 +35,24 @@ SECONDS = 10  # after which something is wrong
 console = Console(highlight=False)
 
 
+@contextmanager
+def own_domain() -> Iterator[int]:
+    """A ROS_DOMAIN_ID that no other demo, and no test, of this machine holds at the same time.
+
+    Whoever holds a domain has the port 32768 + domain, as with ROS 2's domain_coordinator, which a robot
+    need not have.
+    """
+    for domain in range(1, 101):
+        with socket.socket() as held:
+            try:
+                held.bind(("", 32768 + domain))
+            except OSError:
+                continue
+            yield domain
+            return
+    sys.exit("all the ROS domains from 1 to 100 are in use")
+
+
 def say(node: Node, text: str) -> tuple[str, float]:
     """Publish on `prompt`, and wait for `response`: its text, and milliseconds."""
     heard: list[str] = []
@@ -46,11 +63,12 @@ def say(node: Node, text: str) -> tuple[str, float]:
         if time.monotonic() > end:
             sys.exit("the node's topics did not appear")
         time.sleep(0.01)
-    time.sleep(0.2)  # until the node knows our subscription too
-    began = time.perf_counter()
-    prompts.publish(String(data=text))
+    time.sleep(0.2)  # until the node knows our subscription too; what it answers before is lost: ask again
     while not heard and time.monotonic() < end:
-        rclpy.spin_once(node, timeout_sec=0.1)
+        began = time.perf_counter()
+        prompts.publish(String(data=text))
+        while not heard and time.perf_counter() - began < 1:
+            rclpy.spin_once(node, timeout_sec=0.1)
     if not heard:
         sys.exit("no response came")
     return heard[0], (time.perf_counter() - began) * 1000
@@ -77,12 +95,15 @@ def wait_until_active(client: GeneratorClient) -> None:
     end = time.monotonic() + SECONDS
     while True:
         try:
-            client.generate("stop", timeout_s=SECONDS)
+            client.generate("stop", timeout_s=1)
             return
         except RefusedError as error:
             if error.code != ErrorCode.NOT_ACTIVE or time.monotonic() > end:
                 sys.exit(str(error))
             time.sleep(0.05)
+        except TimeoutError as error:  # as above: the two may not know each other yet
+            if time.monotonic() > end:
+                sys.exit(str(error))
 
 
 def act(file: Path) -> None:
@@ -110,9 +131,10 @@ def act(file: Path) -> None:
     console.print(table)
 
 
-def demo() -> None:
-    """Start the node, ask it, and stop it."""
-    file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+def show(file: Path, domain: int) -> int:
+    """Start the node, ask it, and stop it: its exit code."""
+    # With loopback too: the demo must not talk to a robot that is in the same network.
+    os.environ |= {"ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     arguments = ["-p", f"model:={file}", "-p", "chunk_ms:=2.0", "--log-level", "warn"]
     console.print(f"\n[bold]$ ros2 run edgegpt_ros generator --ros-args -p model:={file.name}[/bold]")
     generator = subprocess.Popen([str(GENERATOR), "--ros-args", *arguments])
@@ -127,7 +149,16 @@ def demo() -> None:
             generator.kill()
             code = generator.wait()
     console.print(f"SIGINT: the node ended in {time.perf_counter() - began:.1f} s, exit code {code}")
-    sys.exit(code)
+    return code
+
+
+def demo() -> None:
+    """Show the node in a ROS domain of its own."""
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    if not file.exists():
+        sys.exit(f"there is no file {file}; `make demo` exports it")
+    with own_domain() as domain:
+        sys.exit(show(file, domain))
 
 
 if __name__ == "__main__":
