@@ -12,6 +12,7 @@ listed with the reason.
 import argparse
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from peer.measure import Result, measure
@@ -54,9 +55,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=_positive, default=20, help="of four bursts per engine")
     parser.add_argument("--threads", type=_positive, default=1, help="of every engine")
     parser.add_argument("--only", type=_known, default="", metavar="TEXT", help="engines so named, in part")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every single time there")
+    parser.add_argument("--json", type=_new_file, metavar="FILE", help="write every single time there")
     parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw pictures there")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.plot and not find_spec("matplotlib"):
+        parser.error("--plot needs matplotlib, which `make peers` installs")
+    return arguments
 
 
 def _known(text: str) -> str:
@@ -64,6 +68,13 @@ def _known(text: str) -> str:
         names = ", ".join(row.name for row in ROSTER)
         raise argparse.ArgumentTypeError(f"no engine has {text!r} in its name; there are: {names}")
     return text
+
+
+def _new_file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():  # said now, not after ten minutes of measuring
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: it is a folder or has none")
+    return path
 
 
 def _positive(text: str) -> int:

@@ -8,15 +8,17 @@ from pathlib import Path
 import numpy as np
 import peers
 import pytest
+import torch
 from peer.engine import peer_of
 from peer.genai_config import genai_config
 from peer.install import pinned
 from peer.measure import PREFILL, PROMPTS, STEPS, Result
-from peer.parity import Parity, parity
+from peer.parity import KL_LIMITS, Parity, parity
 from peer.process import Child, PeerError, prepare
 from peer.report import data, table
 from peer.roster import REFERENCE, ROSTER, Row, version
 from peer.schedule import turns
+from peer.weights import draw_weights
 
 from edgegpt.config import ModelConfig
 from edgegpt.model import GPT
@@ -107,6 +109,26 @@ def test_a_peer_of_a_reader_decodes_greedily_from_an_empty_cache() -> None:
     assert peer.logits([0, 1, 2, 3], 2).argmax(-1).tolist() == [2, 3, 4]
 
 
+def test_weights_of_a_benchmark_make_a_clear_first_token_that_hangs_on_every_block(
+    tiny_config: ModelConfig,
+) -> None:
+    torch.manual_seed(0)
+    model = GPT(tiny_config).eval()
+    draw_weights(model)
+    ids = torch.randint(tiny_config.vocab_size, (1, 40))
+    with torch.no_grad():
+        logits = model(ids)[0]
+        first, second = logits.topk(2).values.unbind(-1)
+        assert float((first - second).median()) > 1
+        assert 0.5 < float(logits.std()) < 2
+        for block in model.blocks:
+            weight = block.attn.proj.weight.clone()
+            block.attn.proj.weight.zero_()
+            other = parity(logits.numpy(), model(ids)[0].numpy(), [0])
+            assert other.kl > 100 * KL_LIMITS[32]
+            block.attn.proj.weight.copy_(weight)
+
+
 def test_a_child_that_cannot_prepare_says_why_in_one_sentence(tmp_path: Path) -> None:
     row = Row("nobody", "no_such_engine", "", 32, "numpy")
     with pytest.raises(PeerError, match=r"^ModuleNotFoundError: No module named 'peer\.no_such_engine'$"):
@@ -136,7 +158,14 @@ def test_edgegpt_proves_itself_and_is_timed_in_a_child(tmp_path: Path, tiny_chec
 
 
 @pytest.mark.parametrize(
-    "words", [["--sizes", "huge"], ["--rounds", "0"], ["--threads", "many"], ["--only", "nobody"]]
+    "words",
+    [
+        ["--sizes", "huge"],
+        ["--rounds", "0"],
+        ["--threads", "many"],
+        ["--only", "nobody"],
+        ["--json", "no/such/folder.json"],
+    ],
 )
 def test_the_command_line_refuses_what_it_does_not_know(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
