@@ -29,11 +29,17 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_shell_blocks_run_and_then_the_python_blocks(workplace: Path) -> None:
     assert blocks("sh")
     assert blocks("python")
+    printed = ""
     for block in blocks("sh"):
         script = block.replace(".venv/bin/edgegpt", f"{sys.executable} -m edgegpt")
+        script = script.replace(".venv/bin/pytest", f"{sys.executable} -m pytest")
         result = subprocess.run(["sh", "-ec", script], cwd=workplace, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
-    assert '{"commands":[' in result.stdout
+        assert result.returncode == 0, result.stdout + result.stderr
+        printed += result.stdout
+    assert '{"commands":[' in printed
+    squeezed = re.sub(r"\s+", " ", printed)
+    for header in re.findall(r"^┃.*┃$", README, re.MULTILINE):  # of the tables that are shown
+        assert re.sub(r"\s+", " ", header) in squeezed
     for block in blocks("python"):
         result = subprocess.run([sys.executable, "-c", block], cwd=workplace, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
