@@ -13,8 +13,10 @@ ort.disable_telemetry_events()
 _SILENT: Final = 4  # onnxruntime's severity "fatal"; what went wrong is raised, not printed
 
 
-def open_session(path: Path, threads: int = 1) -> ort.InferenceSession:
+def open_session(model: Path | bytes, threads: int = 1) -> ort.InferenceSession:
     """A session on the CPU with all optimisations and `threads` threads that do not spin.
+
+    `model` is a file or the bytes of one.
 
     Raises what onnxruntime raises, which is of several kinds.
     """
@@ -26,7 +28,7 @@ def open_session(path: Path, threads: int = 1) -> ort.InferenceSession:
     # A waiting thread sleeps; a spinning one would take a core from the robot's control loop.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return ort.InferenceSession(
-        str(path),
+        model if isinstance(model, bytes) else str(model),
         options,
         providers=["CPUExecutionProvider"],
         enable_fallback=0,  # would print to stdout and try the same once more

@@ -30,7 +30,7 @@ from edgegpt.errors import (
     VerificationError,
 )
 from edgegpt.onnx_metadata import read_metadata
-from edgegpt_export import build_engine_graph, export_checkpoint, save, verify_file
+from edgegpt_export import build_engine_graph, building, export_checkpoint, save, verify_file
 from edgegpt_export import export as exporting
 from edgegpt_export.portable import build_portable_graph
 
@@ -158,7 +158,7 @@ def test_a_miss_of_the_verification_names_the_number_and_leaves_no_file(checkpoi
         bent["head.weight"] = bent["head.weight"] * np.float32(1.01)
         return build_engine_graph(config, bent, *quantisation)
 
-    monkeypatch.setattr(exporting, "build_engine_graph", wrong)
+    monkeypatch.setattr(building, "build_engine_graph", wrong)
     with pytest.raises(
         VerificationError, match=r"is not made: length 1: the largest difference .* is 0\.\d+, the limit"
     ):
@@ -394,7 +394,7 @@ def test_bad_requests_are_refused_in_one_sentence(checkpoint, folder):
         export_checkpoint(checkpoint, folder / "tiny.pt")
     with pytest.raises(EdgeGPTError, match="target must be engine or portable, got 'tpu'"):
         export_checkpoint(checkpoint, folder / "tiny.onnx", target="tpu")
-    with pytest.raises(EdgeGPTError, match="precision must be fp32 or int8 or int4, got 'int2'"):
+    with pytest.raises(EdgeGPTError, match="precision must be fp32, int8, int4, auto, got 'int2'"):
         export_checkpoint(checkpoint, folder / "tiny.onnx", precision="int2")
     with pytest.raises(EdgeGPTError, match="kv_cache must be fp32 or int8, got 'fp16'"):
         export_checkpoint(checkpoint, folder / "tiny.onnx", kv_cache="fp16")

@@ -27,7 +27,7 @@ def evidence_tables(evidence: "Evidence") -> Iterator[Table]:
             ]
             for row in evidence.rows
         ]
-        + [["limit", f"{limits.max_abs:.2e}", f"{limits.kl:.2e}", f"{limits.top1:.2%}", ""]],
+        + [["limit", _limit(limits.max_abs), f"{limits.kl:.2e}", f"{limits.top1:.2%}", ""]],
         total=True,
     )
     checks = table("Checks", ["check", "measured", "limit", ""], [])
@@ -42,11 +42,17 @@ def evidence_sentence(evidence: "Evidence") -> str:
     """The numbers of a verification that found nothing wrong, in one sentence."""
     rows = evidence.rows
     lengths = ", ".join(str(row.length) for row in rows)
+    if evidence.limits.max_abs is None:
+        difference = f"KL divergence from PyTorch {max(row.kl for row in rows):.1e} nats"
+    else:
+        difference = f"max abs difference from PyTorch {max(row.max_abs for row in rows):.1e}"
+    agreed = sum(row.top1 * row.length for row in rows) / sum(row.length for row in rows)
     checks = ", ".join(f"{check.name} {check.value:.2g}" for check in evidence.checks)
-    return (
-        f"max abs difference from PyTorch {max(row.max_abs for row in rows):.1e}, "
-        f"top-1 agreement {min(row.top1 for row in rows):.0%} at lengths {lengths}; {checks}"
-    )
+    return f"{difference}, top-1 agreement {100 * agreed:.4g}% at lengths {lengths}; {checks}"
+
+
+def _limit(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2e}"
 
 
 def _ok(passed: bool) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 from edgegpt.cli.evidence import evidence_sentence
 from edgegpt.cli.extras import needs
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stderr, stdout
+from edgegpt.cli.recipe import recipe_table
 
 CheckpointArgument = Annotated[
     Path,
@@ -20,11 +21,17 @@ CheckpointArgument = Annotated[
 def export(
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The file to make.")],
-    precision: Annotated[str, typer.Option(help="fp32, int8 or int4.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="fp32, int8, int4, or auto: a mix within a limit.")] = "fp32",
+    max_mb: Annotated[
+        float | None, typer.Option(help="Limit of auto: the best mix whose file has at most so many MB.")
+    ] = None,
+    max_kl: Annotated[
+        float | None, typer.Option(help="Limit of auto: the smallest mix of at most so much KL, in nats.")
+    ] = None,
     kv_cache: Annotated[str, typer.Option(help="fp32 or int8: a quarter of the memory.")] = "fp32",
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DATA.jsonl", help="Examples to measure on instead of the model's own text."),
+        typer.Option(metavar="DATA.jsonl", help="Examples to compare answers by and to measure on."),
     ] = None,
     target: Annotated[
         str, typer.Option(help="engine: fastest on the robot; portable: standard ops for other runtimes.")
@@ -42,6 +49,8 @@ def export(
             precision=precision,
             target=target,
             kv_cache=kv_cache,
+            max_mb=max_mb,
+            max_kl=max_kl,
             data=data,
             on_step=lambda step: status.update(Text(step)),
         )
@@ -52,9 +61,12 @@ def export(
                 "bytes": report.bytes,
                 "seconds": report.seconds,
                 "evidence": json.loads(report.evidence.to_json()),
+                "recipe": json.loads(report.quantisation.to_json()),
             }
         )
         return
+    if precision == "auto":
+        stdout.print(recipe_table(report.quantisation))
     times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in report.seconds.items())
     stdout.print(f"{report.path}: {megabytes(report.bytes)}, {target}, {precision} ({times})")
     stdout.print(f"Verified: {evidence_sentence(report.evidence)}")

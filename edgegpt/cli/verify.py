@@ -16,6 +16,9 @@ from edgegpt.errors import VerificationError
 def verify(
     file: FileArgument,
     checkpoint: Annotated[Path, typer.Option(metavar="CHECKPOINT", help="The folder it was exported from.")],
+    data: Annotated[
+        Path | None, typer.Option(metavar="DATA.jsonl", help="Examples to compare the file's answers by.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a file with the PyTorch model: parity, causality, cache, batch, weights."""
@@ -23,7 +26,7 @@ def verify(
         from edgegpt_export import verify_file
 
     with stderr.status("loading") as status:
-        evidence = verify_file(file, checkpoint, on_step=lambda step: status.update(Text(step)))
+        evidence = verify_file(file, checkpoint, lambda step: status.update(Text(step)), data)
     if as_json:
         print_json(json.loads(evidence.to_json()))
     else:

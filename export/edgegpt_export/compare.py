@@ -1,6 +1,6 @@
 """Two arrays of logits, compared. Shapes: L positions, V vocab_size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,12 @@ def max_abs(a: Logits, b: Logits) -> float:
 def worst_kl(reference: Logits, logits: Logits) -> float:
     """Largest KL(reference || logits) of a position, in nats; NaN if either holds one, 0 if L is 0."""
     return float(np.max([0.0, *(_kl(x, y).max() for x, y in _parts(reference, logits))]))
+
+
+def mean_kl(reference: Sequence[Logits], logits: Sequence[Logits]) -> float:
+    """Mean over all positions of all pairs of KL(reference || logits), in nats."""
+    pairs = [pair for a, b in zip(reference, logits, strict=True) for pair in _parts(a, b)]
+    return float(np.concatenate([_kl(*pair) for pair in pairs]).mean())
 
 
 def _kl(reference: Logits, logits: Logits) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """What verification measured, as values."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 
 from edgegpt_export.limits import Limits
@@ -83,6 +83,10 @@ class Evidence:
         """One sentence with its numbers for everything beyond its limit; empty when all is well."""
         of_rows = [sentence for row in self.rows for sentence in row.failures(self.limits)]
         return of_rows + [sentence for check in self.checks for sentence in check.failures()]
+
+    def plus(self, check: Check) -> "Evidence":
+        """The same with one check more."""
+        return replace(self, checks=(*self.checks, check))
 
     def to_json(self) -> str:
         """Compact JSON for the file's metadata; measured numbers keep three digits."""

@@ -16,8 +16,9 @@ provider runs fastest. What was measured (onnxruntime 1.32, one thread, AVX2):
 Shapes: B batch, T new tokens, D n_embd, V vocab_size.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from edgegpt.precision import Recipe, recipe
 from edgegpt_export.quantise import Quantised, quantise
 
 Weights = Mapping[str, NDArray[Any]]
+Pack = Callable[[str, int], Quantised]  # a matrix by its name in so many bits
 
 _MICROSOFT: Final = "com.microsoft"
 _OPSET: Final = 17
@@ -52,6 +54,7 @@ class Graph:
 
     weights: Weights
     bits: Recipe
+    pack: Pack
     nodes: list[NodeProto] = field(default_factory=list)
     initializers: dict[str, TensorProto] = field(default_factory=dict)
 
@@ -70,7 +73,7 @@ class Graph:
         """
         packed_name, scales_name = f"{name}.packed", f"{name}.scales"
         if packed_name not in self.initializers:
-            q: Quantised = quantise(self.weights[name], self.bits[name])
+            q = self.pack(name, self.bits[name])
             packed = q.packed.reshape(len(q.packed), -1) if flat else q.packed
             self.initializers[packed_name] = numpy_helper.from_array(packed, packed_name)
             self.initializers[scales_name] = numpy_helper.from_array(q.scales, scales_name)
@@ -101,6 +104,7 @@ def build_engine_graph(
     weights: Weights,
     bits: Recipe | None = None,
     cache_scales: CacheScales | None = None,
+    pack: Pack | None = None,
 ) -> ModelProto:
     """Build the engine target.
 
@@ -111,6 +115,7 @@ def build_engine_graph(
         bits: of every matrix; float32 unless given.
         cache_scales: of keys and values of each layer, (1, n_kv_head, 1, head_dim), for a cache of
             int8; None for one of float32.
+        pack: `packer(weights)` of an earlier graph, so that nothing is quantised twice.
 
     Returns:
         A model with the inputs and outputs of `edgegpt.contract`, without metadata.
@@ -120,7 +125,7 @@ def build_engine_graph(
         CheckpointError: an array is missing, or its shape is not the config's.
     """
     _check(config, weights)
-    graph = Graph(weights, recipe(config, "fp32") if bits is None else bits)
+    graph = Graph(weights, recipe(config, "fp32") if bits is None else bits, pack or packer(weights))
     lengths = _lengths(graph)
     tokens = embedding(graph, "/wte", "wte.weight", INPUT_IDS)
     positions = embedding(graph, "/wpe", "wpe.weight", POSITION_IDS)
@@ -140,6 +145,11 @@ def build_engine_graph(
     head = "wte.weight" if config.tie_embeddings else "head.weight"
     linear(graph, "/head", head, normed, output=LOGITS)
     return _model(config, graph, TensorProto.INT8 if cache_scales else TensorProto.FLOAT)
+
+
+def packer(weights: Weights) -> Pack:
+    """Quantises each matrix once and remembers it."""
+    return cache(lambda name, bits: quantise(weights[name], bits))
 
 
 def linear(graph: Graph, path: str, weight: str, x: str, output: str | None = None) -> str:

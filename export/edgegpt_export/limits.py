@@ -1,6 +1,6 @@
 """How far a file may be from PyTorch, for each precision: the one table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -21,6 +21,7 @@ class Limits:
             activation over the edge between two integers.
         causality: difference of a logit after a change to later tokens. Nothing is summed in another
             order, so 0 is usual.
+        task_points: percentage points of exact match that a file may lose on a user's examples.
     """
 
     max_abs: float | None
@@ -29,13 +30,18 @@ class Limits:
     tie: float
     consistency: float
     causality: float
+    task_points: float
 
 
-_INT4: Final = Limits(max_abs=None, kl=0.2, top1=0.8, tie=0.25, consistency=0.01, causality=1e-6)
+_FEW_BITS: Final = Limits(
+    max_abs=None, kl=0.2, top1=0.8, tie=0.25, consistency=0.01, causality=1e-6, task_points=2.0
+)
 
 LIMITS: Final = {
-    "fp32": Limits(max_abs=1e-4, kl=1e-6, top1=1.0, tie=1e-4, consistency=1e-4, causality=1e-6),
-    "int8": Limits(max_abs=None, kl=0.01, top1=0.95, tie=0.05, consistency=0.01, causality=1e-6),
-    "int4": _INT4,
-    "auto": _INT4,
+    "fp32": Limits(
+        max_abs=1e-4, kl=1e-6, top1=1.0, tie=1e-4, consistency=1e-4, causality=1e-6, task_points=0.1
+    ),
+    "int8": replace(_FEW_BITS, kl=0.01, top1=0.95, tie=0.05, task_points=0.5),
+    "int4": _FEW_BITS,
+    "auto": _FEW_BITS,
 }

@@ -30,6 +30,7 @@ from edgegpt_export.limits import LIMITS, Limits
 from edgegpt_export.modes import eval_mode
 from edgegpt_export.quantisation import Quantisation
 from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache
+from edgegpt_export.task import task_accuracy
 
 OnStep = Callable[[str], None]
 
@@ -41,7 +42,10 @@ _BATCH_TOKENS: Final = 8
 
 
 def verify_file(
-    path: str | Path, checkpoint: str | Path | Checkpoint, on_step: OnStep = lambda _: None
+    path: str | Path,
+    checkpoint: str | Path | Checkpoint,
+    on_step: OnStep = lambda _: None,
+    data: str | Path | None = None,
 ) -> Evidence:
     """Repeat the verification of an exported file.
 
@@ -49,6 +53,7 @@ def verify_file(
         path: the .onnx file.
         checkpoint: what it was exported from, loaded or as a folder.
         on_step: is told what happens next, in a few words.
+        data: JSONL of prompts and completions; the file's answers are then compared with float32's.
 
     Returns:
         what was measured; `failures` says what is beyond its limit.
@@ -57,6 +62,7 @@ def verify_file(
         VerificationError: the file was exported from another checkpoint.
         ArtifactError: the file is missing, damaged, foreign or of a precision that is not known.
         CheckpointError, ConfigError, TokenizerError: the checkpoint is not valid.
+        DataError: the data is not valid.
     """
     source = "the checkpoint" if isinstance(checkpoint, Checkpoint) else str(checkpoint)
     artifact = open_artifact(path)
@@ -64,14 +70,12 @@ def verify_file(
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = load_checkpoint(checkpoint)
     _check_origin(artifact, checkpoint, source)
-    return verify(
-        path,
-        artifact.session,
-        checkpoint.model,
-        artifact.target,
-        Quantisation(artifact.precision, _bits(artifact), artifact.kv_cache),
-        on_step,
-    )
+    quantisation = Quantisation(artifact.precision, _bits(artifact), artifact.kv_cache)
+    session, target = artifact.session, artifact.target
+    evidence = verify(path, session, checkpoint.model, target, quantisation, on_step)
+    if data is None:
+        return evidence
+    return evidence.plus(task_accuracy(session, checkpoint, target, quantisation, Path(data), on_step))
 
 
 def verify(
