@@ -18,7 +18,7 @@ if-ros = $(PYTHON) ros2_ws/make_ros.py; code=$$?; \
 	if [ $$code = 3 ]; then echo "Left out: $(1), see above."; exit 0; fi; [ $$code = 0 ] && $(2)
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 	@echo
 	@echo "Variables: PYTHON=python3.12 (interpreter for .venv), TORCH_INDEX=URL (index with CPU builds"
 	@echo "of torch, where pip's own has only CUDA ones), ARGS=\"...\" (more for pytest or peers.py)."
@@ -32,9 +32,14 @@ demo: setup  ## the main job on the checkpoint in this repository: export, verif
 	.venv/bin/python examples/demo.py
 	@$(call if-ros,examples/ros_demo.py,ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx)
 
-test: setup  ## all tests, the slow ones too, and those of ROS 2
+test: setup  ## all tests, the slow ones too, the budget, and those of ROS 2
 	.venv/bin/pytest $(ARGS)
-	@$(if $(ARGS),echo "Left out for ARGS: make test-ros",$(MAKE) --no-print-directory test-ros)
+	@$(if $(ARGS),echo "Left out for ARGS: make test-budget test-ros",$(MAKE) --no-print-directory test-budget test-ros)
+
+test-budget: setup  ## the shipped model against configs/budgets/ci.yaml, the only tests of times
+	.venv/bin/edgegpt export checkpoints/rover --out runs/test/rover.onnx
+	.venv/bin/pytest configs/budgets/ci.yaml --edgegpt-model runs/test/rover.onnx \
+	  --edgegpt-budget configs/budgets/ci.yaml --edgegpt-checkpoint checkpoints/rover
 
 test-ros: setup  ## the tests of ROS 2 alone
 	@$(call if-ros,tests/ros,ros2_ws/run -- pytest tests/ros)

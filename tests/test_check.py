@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from edgegpt.budget import Budget
 from edgegpt.check import Check, check, check_json
 from edgegpt.cli.main import main
 from edgegpt.errors import MeasureError
+from edgegpt.measure.plan import Plan
+from edgegpt.measure.process import measure_process
 from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.verdict import Verdict
 from edgegpt_export import export_checkpoint
@@ -106,6 +109,25 @@ def test_sizes_are_counted_without_measuring(
     monkeypatch.setattr(check_module, "measure_process", never)
     sizes = check(file, budget(tmp_path, "name: sizes\nparameters: 1e6\nartifact_mb: 5\n"))
     assert (sizes.processes, sizes.noise, sizes.broken) == (0, (), ())
+
+
+def test_a_process_that_lost_its_core_is_measured_again_and_the_least_disturbed_count(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve at most; which six count depends on how long they waited and not on what they measured."""
+
+    def loads_of(waited: list[float]) -> tuple[int, tuple[float, float]]:
+        figures = [replace(one_process, waited_percent=w, load_ms=float(i)) for i, w in enumerate(waited)]
+        left = iter(figures)
+        monkeypatch.setattr(check_module, "measure_process", lambda *_: next(left))
+        (row,) = check(file, budget(tmp_path, "name: x\nload_ms: 1\n")).rows
+        assert row.estimate is not None
+        return len(waited) - len(list(left)), (row.estimate.low, row.estimate.high)
+
+    one_process = measure_process(file, Plan(prompts=(8,), seconds=0.01, idle_seconds=0))
+    assert loads_of([0.0] * 12) == (6, (0.0, 5.0))
+    assert loads_of([50.0, 0.0, 60.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == (8, (1.0, 7.0))
+    assert loads_of([50.0] * 6 + [40.0] * 6) == (12, (6.0, 11.0))
 
 
 # Memory, before anything is loaded

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgegpt.estimates import LEAST_PROCESSES, estimates
+from edgegpt.errors import MeasureError
+from edgegpt.estimates import LEAST_PROCESSES, estimates, of_samples
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.plan import ProcessFigures
 from edgegpt.verdict import Estimate
@@ -110,3 +111,25 @@ def test_all_cache_fills_count_for_the_token_time_but_jitter_is_of_one_fill() ->
 def test_the_slowest_token_is_beyond_a_limit_for_sure_only_where_every_process_had_one() -> None:
     token = [{16: Distribution((1.0, slow))} for slow in (2.0, 2.0, 50.0, 3.0, 2.0, 2.0)]
     assert of("token_ms.max", token=token) == Estimate(50.0, 2.0, 50.0)
+
+
+# Samples of somebody's own
+
+
+def test_own_samples_are_held_by_the_part_of_the_limit() -> None:
+    samples = [float(i) for i in range(1, 1001)]
+    assert of_samples("token_ms.p50", samples).value == 500
+    assert of_samples("token_ms.p99", samples).value == 990
+    assert of_samples("token_ms.max", samples) == Estimate.exact(1000)
+    median = of_samples("load_ms", samples)
+    assert median.low < median.value < median.high
+
+
+def test_one_number_is_exact_and_no_number_is_refused() -> None:
+    assert of_samples("token_ms.p99", 3) == Estimate.exact(3.0)
+    with pytest.raises(MeasureError, match="at least one sample"):
+        of_samples("token_ms.p99", [])
+
+
+def test_few_own_samples_leave_doubt() -> None:
+    assert math.isinf(of_samples("token_ms.p99", [1.0] * 20).high)

@@ -1,6 +1,5 @@
 """`edgegpt check FILE.onnx --budget BUDGET.yaml`."""
 
-from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,10 +7,11 @@ import typer
 from rich.text import Text
 
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr, stdout, table
+from edgegpt.errors import BudgetError
+from edgegpt.row_text import limit, margin, measured, sentence
 
 if TYPE_CHECKING:
     from edgegpt.check import Check
-    from edgegpt.verdict import Row
 
 
 def check(
@@ -31,7 +31,6 @@ def check(
     from edgegpt.budget import Budget
     from edgegpt.check import check as run
     from edgegpt.check import check_json
-    from edgegpt.errors import BudgetError
 
     limits = Budget.from_yaml(budget)
     with stderr.status("starting") as status:
@@ -55,33 +54,6 @@ def check(
         )
 
 
-def sentence(row: "Row") -> str:
-    """`token_ms.p50 is 2.31 (2.25 to 2.4), the limit is 2`."""
-    bound = "the least is" if row.at_least else "the limit is"
-    return f"{row.name} is {measured(row)}, {bound} {limit(row)}"
-
-
-def limit(row: "Row") -> str:
-    """As people write it: `5,000,000` or `0.9`."""
-    return f"{row.limit:,.12g}"
-
-
-def measured(row: "Row") -> str:
-    """The figure and its interval, where it has one."""
-    estimate = row.estimate
-    if estimate is None:
-        return "not measured"
-    value, low = _number(estimate.value), _number(estimate.low)
-    high = "?" if isinf(estimate.high) else _number(estimate.high)
-    return value if value == low == high else f"{value} ({low} to {high})"
-
-
-def _number(value: float) -> str:
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.1g}"
-
-
 def _print(checked: "Check") -> None:
     budget, machine = checked.budget, checked.machine
     lines = [
@@ -89,7 +61,7 @@ def _print(checked: "Check") -> None:
             row.name,
             f"{'at least ' if row.at_least else ''}{limit(row)}",
             measured(row),
-            "" if row.margin is None else f"{row.margin:+,.0%}",
+            margin(row),
             row.verdict.value,
         ]
         for row in checked.rows

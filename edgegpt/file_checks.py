@@ -1,0 +1,150 @@
+"""What a robot can check of a file without PyTorch: its own evidence, and what the engine makes of it.
+
+Shapes: V is the tokens that may be generated.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgegpt.artifact import Artifact
+from edgegpt.engine import Engine
+from edgegpt.errors import ArtifactError
+from edgegpt.sampling import SamplingParams
+
+_SEED: Final = 0  # of the tokens; the same file gives the same result
+_LONGEST: Final = 160  # tokens that are read; beyond two chunks of a prompt nothing new happens
+_NEW_TOKENS: Final = 24
+
+Logits = NDArray[np.float32]
+
+
+def parity_failures(artifact: Artifact) -> list[str]:
+    """What the export's verification found beyond its limits, one sentence each.
+
+    An export stamps only what it has proved, and the file's checksum covers the stamp; so this fails
+    for a file that was made without a proof, or by an export of another mind than ours.
+
+    Raises:
+        ArtifactError: the file holds no evidence, or it cannot be read.
+    """
+    path, evidence = artifact.path, artifact.evidence
+    if not evidence.get("rows"):
+        raise ArtifactError(
+            f"{path} holds no evidence of a verification against PyTorch; export it with `edgegpt export`"
+        )
+    try:
+        limits = evidence["limits"]
+        found = [sentence for row in evidence["rows"] for sentence in _row_failures(row, limits)]
+        for name, check in evidence["checks"].items():
+            if not check["value"] <= check["limit"]:  # NaN is beyond every limit
+                found.append(f"{name} was {check['value']:.3g}, the limit is {check['limit']:g}")
+    except (TypeError, ValueError, LookupError, AttributeError) as e:
+        raise ArtifactError(f"the evidence in {path} is damaged; export it again") from e
+    return found
+
+
+def parity_summary(artifact: Artifact) -> str:
+    """The evidence that `parity_failures` has found in order, in a few words."""
+    rows, checks = artifact.evidence["rows"], artifact.evidence["checks"]
+    return (
+        f"at lengths {', '.join(str(row['length']) for row in rows)}: KL divergence from PyTorch at most "
+        f"{max(row['kl'] for row in rows):.1e}, top-1 agreement at least "
+        f"{min(row['top1'] for row in rows):.1%}; {', '.join(checks)}"
+    )
+
+
+def causality(engine: Engine) -> float:
+    """How far the loss of an earlier token moves, in nats, when tokens after it are changed."""
+    ids = _ids(engine)
+    before, moved = engine.token_losses(ids), [0.0]
+    # Cuts inside a piece of the prompt: what is in another piece is not even read yet.
+    for cut in sorted({2, 33, len(ids) // 2 + 1, len(ids) - 1}):
+        if 2 <= cut < len(ids):
+            changed = [*ids[:cut], *((i + 1) % engine.n_valid for i in ids[cut:])]
+            moved.append(float(np.abs(engine.token_losses(changed)[: cut - 1] - before[: cut - 1]).max()))
+    return float(np.max(moved))  # keeps NaN, unlike max()
+
+
+def stepwise(engine: Engine, *, by_kl: bool) -> float:
+    """How far a prompt read token by token is from the same prompt read whole, at several lengths.
+
+    Args:
+        engine: of the file.
+        by_kl: whether to give the KL divergence in nats, as for quantised weights, whose activations
+            tip over between two integers; else the largest difference of a logit.
+    """
+    ids, found = _ids(engine), [0.0]
+    difference = _kl if by_kl else _max_abs
+    for n, logits in _step_by_step(engine, ids):
+        if n in (2, 7, 33, 64, 65, len(ids)):
+            whole = engine.prefill(engine.new_cache(), ids[:n])
+            assert whole is not None  # nothing halts it
+            found.append(difference(whole, logits))
+    return float(np.max(found))
+
+
+def differing_tokens(one: Callable[[], Engine]) -> int:
+    """How many tokens differ between two runs of the same requests, on two engines made by `one`.
+
+    Greedy, and drawn with a seed; on the second engine another request has come before.
+    """
+    first, second = one(), one()
+    prompt = _ids(first)[: max(1, first.capacity // 3)]
+    for _ in second.generate(prompt[::-1], SamplingParams(max_new_tokens=3, seed=1)):
+        pass
+    different = 0
+    for params in (
+        SamplingParams(max_new_tokens=_NEW_TOKENS, temperature=0.0),
+        SamplingParams(max_new_tokens=_NEW_TOKENS, temperature=1.0, seed=7),
+    ):
+        pairs = zip_longest(first.generate(prompt, params), second.generate(prompt, params))
+        different += sum(a != b for a, b in pairs)
+    return different
+
+
+def _row_failures(row: dict[str, Any], limits: dict[str, Any]) -> Iterator[str]:
+    length = row["length"]
+    if limits["max_abs"] is not None and not row["max_abs"] <= limits["max_abs"]:
+        yield f"length {length}: the largest difference from PyTorch was {row['max_abs']:.3g}"
+    if not row["kl"] <= limits["kl"]:
+        yield f"length {length}: the KL divergence from PyTorch was {row['kl']:.3g}"
+    # The stamp keeps three digits, so that 6 of 7 comes back as 0.857.
+    differing = length * (1 - row["top1"]) - length * 0.5e-3
+    if not differing <= ceil(length * (1 - limits["top1"])):
+        yield f"length {length}: the most likely token agreed at {row['top1']:.2%} of positions"
+
+
+def _step_by_step(engine: Engine, ids: list[int]) -> Iterator[tuple[int, Logits]]:
+    """Number of tokens read, and logits (V,) of the last."""
+    cache = engine.new_cache()
+    logits = engine.prefill(cache, ids[:1])
+    assert logits is not None  # nothing halts it
+    yield 1, logits
+    for n, token_id in enumerate(ids[1:], start=2):
+        yield n, engine.decode_one_token(cache, token_id)
+
+
+def _max_abs(a: Logits, b: Logits) -> float:
+    return float(np.abs(a - b).max())
+
+
+def _kl(a: Logits, b: Logits) -> float:
+    p, q = _log_softmax(a), _log_softmax(b)
+    return float((np.exp(p) * (p - q)).sum())
+
+
+def _log_softmax(logits: Logits) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max()
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def _ids(engine: Engine) -> list[int]:
+    n = min(engine.capacity, _LONGEST)
+    ids: list[int] = np.random.default_rng(_SEED).integers(engine.n_valid, size=n).tolist()
+    return ids

@@ -1,0 +1,170 @@
+"""One file and one budget in a pytest run: measured once, by whoever asks first."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edgegpt.budget import Budget
+from edgegpt.check import SECONDS, Check, check
+from edgegpt.errors import BudgetError, EdgeGPTError
+from edgegpt.estimates import of_samples
+from edgegpt.measure.machine import Machine, machine
+from edgegpt.row_text import sentence
+from edgegpt.verdict import Row, Verdict, rows
+from edgegpt.yaml_file import nearest
+
+
+class Held:
+    """What the options name.
+
+    Attributes:
+        model: the .onnx file.
+        path: of the budget file.
+        budget: its limits.
+        checkpoint: what the file was exported from, where it was given.
+        machine: before anything was measured.
+    """
+
+    def __init__(self, model: Path, path: Path, checkpoint: Path | None, seconds: float) -> None:
+        self.model = model
+        self.path = path
+        self.budget = Budget.from_yaml(path)
+        self.checkpoint = checkpoint
+        self.machine: Machine = machine()
+        self._seconds = seconds
+        self._check: Check | EdgeGPTError | None = None
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> "Held":
+        """From pytest's options, relative to where it was started; raises pytest.UsageError."""
+        folder = config.invocation_params.dir
+        checkpoint, seconds = config.getoption("--edgegpt-checkpoint"), config.getoption("--edgegpt-seconds")
+        model = folder / config.getoption("--edgegpt-model")
+        if not model.is_file():
+            raise pytest.UsageError(f"--edgegpt-model: {model} is no file")
+        try:
+            return cls(
+                model,
+                folder / config.getoption("--edgegpt-budget"),
+                None if checkpoint is None else folder / checkpoint,
+                SECONDS if seconds is None else seconds,
+            )
+        except EdgeGPTError as e:
+            raise pytest.UsageError(str(e)) from e
+
+    @property
+    def checked(self) -> Check | None:
+        """What was measured; None until it was, and where it could not be."""
+        return self._check if isinstance(self._check, Check) else None
+
+    def row(self, name: str) -> Row:
+        """The row of one limit; measures at the first call.
+
+        Raises:
+            EdgeGPTError: the file cannot be measured; the same one at each call.
+        """
+        self.check_name(name)
+        if self._check is None:
+            try:
+                self._check = check(self.model, self.budget, seconds=self._seconds)
+            except EdgeGPTError as e:
+                self._check = e
+        if isinstance(self._check, EdgeGPTError):
+            raise self._check
+        return next(row for row in self._check.rows if row.name == name)
+
+    def broken(self, row: Row) -> str:
+        """What a failing test says."""
+        doubt = (
+            " (this machine was not quiet while it measured)" if self.checked and self.checked.noise else ""
+        )
+        return f"{self.model.name} breaks the budget {self.budget.name!r}: {sentence(row)}{doubt}"
+
+    def check_name(self, name: str) -> None:
+        """Raise BudgetError where the budget has no limit of this name."""
+        limits = self.budget.limits()
+        if name not in limits:
+            raise BudgetError(
+                f"the budget {self.budget.name!r} has no limit {name!r}{nearest(name, list(limits))}"
+            )
+
+    def for_test(self, node: pytest.Item) -> "HeldForTest":
+        """What the fixture gives to a test."""
+        return HeldForTest(self, node)
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Our errors are sentences; a traceback through edgegpt would say nothing more."""
+    failure = None
+    try:
+        yield
+    except EdgeGPTError as e:
+        failure = str(e)
+    if failure is not None:  # outside, so that pytest shows one error and not one during another
+        pytest.fail(failure, pytrace=False)
+
+
+@dataclass(frozen=True)
+class HeldForTest:
+    """The fixture `edgegpt_budget`: what a test written by hand holds to the budget."""
+
+    _held: Held
+    _node: pytest.Item
+
+    @property
+    def model(self) -> Path:
+        """The .onnx file, for `edgegpt.load`."""
+        return self._held.model
+
+    @property
+    def budget(self) -> Budget:
+        """The limits, `budget.threads` among them."""
+        return self._held.budget
+
+    def limit(self, name: str) -> float:
+        """One limit, as `token_ms.p99`; the test fails where the budget does not have it."""
+        with _one_sentence():
+            self._held.check_name(name)
+        return self.budget.limits()[name]
+
+    def measured(self, name: str) -> Row:
+        """What was measured for one limit, and the verdict; the first call measures for all tests."""
+        with _one_sentence():
+            return self._held.row(name)
+
+    def hold(self, name: str, samples: float | Sequence[float] | None = None) -> Row:
+        """Fail the test when a limit is broken; the row goes to the JUnit report.
+
+        Args:
+            name: of the limit, as `ttft_ms.p50`.
+            samples: what the test has measured itself, in the limit's unit: one exact number, or samples
+                of which `.p50` and `.p99` take that percentile with its interval, `.max` the largest and
+                every other limit the median; None is what the plugin measures.
+        """
+        if samples is None:
+            row = self.measured(name)
+        else:
+            with _one_sentence():
+                (row,) = rows({name: self.limit(name)}, {name: of_samples(name, samples)})
+        self._node.user_properties += row_properties(row)
+        if row.verdict is Verdict.BROKEN:
+            pytest.fail(self._held.broken(row), pytrace=False)
+        return row
+
+
+def row_properties(row: Row) -> list[tuple[str, object]]:
+    """For JUnit: the numbers of a row."""
+    estimate = row.estimate
+    numbers = (
+        []
+        if estimate is None
+        else [("measured", estimate.value), ("low", estimate.low), ("high", estimate.high)]
+    )
+    return [
+        (f"edgegpt.{row.name}.{key}", value)
+        for key, value in [("limit", row.limit), *numbers, ("verdict", row.verdict.value)]
+    ]

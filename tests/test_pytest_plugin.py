@@ -1,0 +1,253 @@
+"""edgegpt.pytest_plugin as another project meets it: each run is a pytest of its own in an empty folder."""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from tiny_files import graph, metadata, write_file
+
+from edgegpt import contract
+from edgegpt.onnx_metadata import read_metadata
+from edgegpt_export import export_checkpoint
+
+pytest_plugins = ["pytester"]
+
+ROOMY = """
+name: roomy
+parameters: 1e6
+artifact_mb: 5
+peak_rss_mb: 4000
+load_ms: 1e9
+ttft_ms: {prompt_tokens: 8, p50: 1e9, p99: 1e9}
+token_ms: {p50: 1e9, max: 1e9}
+"""
+LIMITS = ["parameters", "artifact_mb", "peak_rss_mb", "load_ms", "ttft_ms.p50", "ttft_ms.p99"]
+LIMITS += ["token_ms.p50", "token_ms.max"]
+OF_THE_FILE = ["parity", "causality", "determinism"]
+SIZES = "name: sizes\nparameters: 1e6\nartifact_mb: 5\n"
+HEAVY = {"numpy", "onnxruntime", "pydantic", "yaml", "tokenizers", "typer", "rich", "torch"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    out = tmp_path_factory.mktemp("plugin") / "tiny.onnx"
+    export_checkpoint(tiny_checkpoint, out)
+    return out
+
+
+@pytest.fixture(autouse=True)
+def _another_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makefile(".yaml", roomy=ROOMY, sizes=SIZES)
+
+
+def run(pytester: pytest.Pytester, model: Path, budget: str, *more: str) -> pytest.RunResult:
+    options = [f"--edgegpt-model={model}", f"--edgegpt-budget={budget}", "--edgegpt-seconds=0.01"]
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options, *more)
+
+
+# The items
+
+
+def test_each_limit_and_each_property_of_the_file_is_a_test(pytester: pytest.Pytester, model: Path) -> None:
+    result = run(pytester, model, "roomy.yaml", "-v", "--junitxml=report.xml", "-m", "edgegpt_budget")
+    result.assert_outcomes(passed=len(LIMITS) + len(OF_THE_FILE))
+    result.stdout.fnmatch_lines([f"roomy.yaml::{name} PASSED*" for name in LIMITS + OF_THE_FILE])
+    result.stdout.fnmatch_lines(
+        [
+            "edgegpt: *tiny.onnx against roomy, 1 thread",
+            "edgegpt: *cores, load *; python *, edgegpt *, onnxruntime *, numpy *",
+            "*tiny.onnx against roomy*",
+            "limit*allowed*measured (95 % interval)*margin*verdict",
+            "parameters*1,000,000*kept",
+        ]
+    )
+    cases = {case.get("name"): case for case in ElementTree.parse("report.xml").iter("testcase")}
+    assert list(cases) == LIMITS + OF_THE_FILE
+    properties = {p.get("name"): p.get("value") for p in cases["token_ms.p50"].iter("property")}
+    for name in ("file", "budget", "threads", "machine", "version.onnxruntime", "version.edgegpt"):
+        assert properties[f"edgegpt.{name}"]
+    assert float(properties["edgegpt.token_ms.p50.limit"] or 0) == 1e9
+    assert float(properties["edgegpt.token_ms.p50.measured"] or 0) > 0
+    assert properties["edgegpt.token_ms.p50.verdict"] == "kept"
+    assert "top-1 agreement" in str([p.get("value") for p in cases["parity"].iter("property")])
+
+
+def test_a_broken_limit_fails_alone_and_says_by_how_much(pytester: pytest.Pytester, model: Path) -> None:
+    pytester.makefile(".yaml", tight="name: tight\nparameters: 1000\nartifact_mb: 5\n")
+    result = run(pytester, model, "tight.yaml")
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["tiny.onnx breaks the budget 'tight': parameters is *, the limit is 1,000"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_test_is_chosen_by_its_node_id_by_k_and_by_m(pytester: pytest.Pytester, model: Path) -> None:
+    pytester.makepyfile(test_other="def test_other(): pass")
+    run(pytester, model, "sizes.yaml", "sizes.yaml::artifact_mb").assert_outcomes(passed=1)
+    run(pytester, model, "sizes.yaml", "-k", "artifact_mb").assert_outcomes(passed=1, deselected=5)
+    run(pytester, model, "sizes.yaml", ".", "-m", "edgegpt_budget").assert_outcomes(passed=5, deselected=1)
+
+
+def test_a_file_that_cannot_be_measured_fails_each_test_with_one_sentence(
+    pytester: pytest.Pytester, model: Path
+) -> None:
+    damaged = pytester.path / "damaged.onnx"
+    damaged.write_bytes(model.read_bytes()[:-100])
+    result = run(pytester, damaged, "sizes.yaml")
+    result.assert_outcomes(failed=5)
+    result.stdout.no_fnmatch_line("*Error*raise*")
+
+
+# Parity, causality, determinism
+
+
+def test_a_file_without_evidence_has_not_proved_its_parity(pytester: pytest.Pytester) -> None:
+    unproved = write_file(pytester.path / "unproved.onnx", graph(), metadata())
+    result = run(pytester, unproved, "sizes.yaml", "-k", "parity or causality or determinism")
+    result.assert_outcomes(passed=2, failed=1, deselected=2)
+    result.stdout.fnmatch_lines(["*unproved.onnx holds no evidence of a verification against PyTorch*"])
+
+
+def test_with_a_checkpoint_the_file_is_verified_against_pytorch(
+    pytester: pytest.Pytester, model: Path, tiny_checkpoint: Path
+) -> None:
+    more = ["-k", "parity", f"--edgegpt-checkpoint={tiny_checkpoint}"]
+    run(pytester, model, "sizes.yaml", *more).assert_outcomes(passed=1, deselected=4)
+    other = write_file(pytester.path / "other.onnx", graph(), stamped_by_nobody(model))
+    result = run(pytester, other, "sizes.yaml", *more)
+    result.assert_outcomes(failed=1, deselected=4)
+    result.stdout.fnmatch_lines(["*was exported from another checkpoint than*"])
+
+
+def stamped_by_nobody(model: Path) -> dict[str, str]:
+    """Good evidence on weights of another checkpoint."""
+    return {**metadata(), contract.META_EVIDENCE: read_metadata(model)[contract.META_EVIDENCE]}
+
+
+# Tests written by hand
+
+
+BY_HAND = """
+import pytest
+import edgegpt
+
+@pytest.mark.edgegpt_budget("token_ms.p50")
+def test_own_samples_are_held(edgegpt_budget):
+    row = edgegpt_budget.hold("token_ms.p50", [0.1, 0.2, 0.3] * 10)
+    assert row.estimate.value == 0.2
+
+def test_own_samples_beyond(edgegpt_budget):
+    edgegpt_budget.hold("token_ms.p50", [2e9] * 30)
+
+def test_one_number_is_exact(edgegpt_budget):
+    edgegpt_budget.hold("token_ms.max", 2e9)
+
+@pytest.mark.edgegpt_budget
+def test_what_was_measured(edgegpt_budget):
+    assert edgegpt_budget.measured("load_ms").estimate.value > 0
+    assert edgegpt_budget.hold("load_ms").limit == edgegpt_budget.limit("load_ms") == 1e9
+
+def test_the_file_and_the_budget(edgegpt_budget):
+    model = edgegpt.load(edgegpt_budget.model, threads=edgegpt_budget.budget.threads)
+    assert model.generate("turn left").usage.completion_tokens
+
+def test_a_slip(edgegpt_budget):
+    edgegpt_budget.hold("token_ms.p5O", [1.0])
+
+@pytest.mark.edgegpt_budget("jitter")
+def test_a_limit_that_this_budget_does_not_have(edgegpt_budget):
+    raise AssertionError
+
+def test_unrelated():
+    pass
+"""
+
+
+def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, model: Path) -> None:
+    pytester.makepyfile(BY_HAND)
+    result = run(pytester, model, "roomy.yaml", "-rs", "-k", "test_", "--strict-markers")
+    result.assert_outcomes(passed=4, failed=3, skipped=1, deselected=len(LIMITS) + len(OF_THE_FILE))
+    result.stdout.fnmatch_lines(
+        [
+            "*token_ms.p50 is 2,000,000,000, the limit is 1,000,000,000",
+            "*token_ms.max is 2,000,000,000, the limit is 1,000,000,000",
+            "*the budget 'roomy' has no limit 'token_ms.p5O', did you mean 'token_ms.p50'?",
+            "SKIPPED*the budget 'roomy' has no limit 'jitter'",
+        ]
+    )
+
+
+def test_without_the_options_tests_by_hand_are_skipped_and_others_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(BY_HAND)
+    result = pytester.runpytest_subprocess("-rs", "--strict-markers")
+    result.assert_outcomes(passed=1, skipped=7)
+    result.stdout.fnmatch_lines(["SKIPPED*needs --edgegpt-model FILE.onnx and --edgegpt-budget BUDGET.yaml"])
+
+
+# Everybody else's pytest
+
+
+def test_a_pytest_without_the_options_loads_nothing_of_edgegpt(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        import sys
+        def test_light():
+            assert "edgegpt.pytest_plugin" in sys.modules
+            assert not {HEAVY!r} & sys.modules.keys()
+            loaded = {{name for name in sys.modules if name.startswith("edgegpt.")}}
+            assert loaded == {{"edgegpt.pytest_plugin"}}
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:hypothesispytest", "-p", "no:anyio").assert_outcomes(passed=1)
+
+
+def test_it_can_be_left_out(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+        def test_gone():
+            assert not [name for name in sys.modules if name.startswith("edgegpt")]
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:edgegpt").assert_outcomes(passed=1)
+
+
+def test_edgegpt_itself_does_not_need_pytest() -> None:
+    code = (
+        "import sys; sys.modules['pytest'] = sys.modules['_pytest'] = None\n"
+        "import edgegpt.check, edgegpt.file_checks, edgegpt.cli.main"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("workers", [["-n", "2"], ["--dist=each", "--tx=2*popen"]])
+def test_it_does_not_measure_under_xdist(pytester: pytest.Pytester, model: Path, workers: list[str]) -> None:
+    pytest.importorskip("xdist")
+    result = run(pytester, model, "sizes.yaml", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*edgegpt does not measure under pytest-xdist*run without -n, or with -n 0"])
+    run(pytester, model, "sizes.yaml", "-n", "0").assert_outcomes(passed=5)
+
+
+def test_what_makes_no_sense_is_refused_in_one_sentence(pytester: pytest.Pytester, model: Path) -> None:
+    pytester.makefile(".yaml", wrong="name: wrong\ntoken_ms: {p50: 4, p99: 2}\n")
+
+    def refused(*arguments: str) -> str:
+        result = pytester.runpytest_subprocess(*arguments)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        return result.stderr.str()
+
+    good = ["--edgegpt-budget=sizes.yaml"]
+    assert "--edgegpt-budget needs --edgegpt-model as well" in refused(*good)
+    assert "--edgegpt-model needs --edgegpt-budget as well" in refused(f"--edgegpt-model={model}")
+    assert "none.onnx is no file" in refused("--edgegpt-model=none.onnx", *good)
+    wrong = refused(f"--edgegpt-model={model}", "--edgegpt-budget=wrong.yaml")
+    assert "token_ms: p50 must not be above p99, got 4.0 and 2.0" in wrong
+    assert "none.yaml does not exist" in refused(f"--edgegpt-model={model}", "--edgegpt-budget=none.yaml")
