@@ -1,17 +1,21 @@
 """How fast this machine reads memory."""
 
-from collections.abc import Callable
+import math
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgegpt.measure.machine import available_memory_bytes, last_level_cache_bytes
 from edgegpt.measure.plan import Bandwidth
 
 _SECONDS: Final = 0.3
 _MIN_PASSES: Final = 5
+_PASS_BYTES: Final = (
+    16 * 1000 * 1000
+)  # a smaller buffer is read several times, or starting threads would count
 _BEYOND_CACHE: Final = 2  # times the last cache
 _SMALLEST: Final = 256 * 1000 * 1000  # where the system does not tell the size of its caches
 _SHARE_OF_MEMORY: Final = 4  # at most a fourth of what is free
@@ -29,18 +33,21 @@ def read_bandwidth(n_bytes: int, threads: int = 1, seconds: float = _SECONDS) ->
     """
     words = max(1, n_bytes // 8 // threads)
     parts = [np.ones(words, np.uint64) for _ in range(threads)]
+    times = max(1, _PASS_BYTES // (8 * words))
+
+    def read(part: NDArray[np.uint64]) -> None:
+        for _ in range(times):
+            part.max()  # frees the GIL
+
+    best, passes, end = math.inf, 0, perf_counter() + seconds
     with ThreadPoolExecutor(threads) as pool:
-        one_pass: Callable[[], Any] = (
-            parts[0].max if threads == 1 else lambda: list(pool.map(np.max, parts))  # numpy frees the GIL
-        )
-        best, passes, end = float("inf"), 0, perf_counter() + seconds
         while passes < _MIN_PASSES or perf_counter() < end:
             start = perf_counter()
-            one_pass()
+            list(pool.map(read, parts))
             best = min(best, perf_counter() - start)
             passes += 1
     total = 8 * words * threads
-    return Bandwidth(total, total / best)
+    return Bandwidth(total, total * times / best)
 
 
 def beyond_cache_bytes() -> int:
