@@ -10,7 +10,7 @@ from edgegpt.measure.plan import ProcessFigures
 # What is inside each figure, for the table and the JSON alike.
 INSIDE: Final = {
     "first_token": "prompt ids to the first new id: reading the prompt, the check for NaN, argmax; "
-    "no tokenising, no drawing, no text; the longest prompt leaves one position of the context for the answer",
+    "no tokenising, no drawing, no text; the longest prompt leaves one position for the answer",
     "token": "one id to the next: one call of the graph, the check for NaN, argmax; no drawing, no text",
     "tokenise": "text to ids, which a request pays before its first token",
     "draw": "one token by temperature 1 and top_p 0.95 instead of argmax, which a request that is not "
