@@ -20,6 +20,7 @@ from edgegpt.sampling import (
     draw,
     filtered_weights,
     keep_top_p,
+    likeliest,
     new_rng,
     penalise_repetition,
     sample,
@@ -256,3 +257,57 @@ def test_the_same_seed_draws_the_same_and_no_seed_draws_anew():
     assert draws(5) == draws(5)
     assert draws(5) != draws(6)
     assert draws(None) != draws(None)
+
+
+# --- a large vocabulary ---
+
+
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([2049, 5000, 5003]),
+    st.sampled_from([0.3, 1.0, 4.0]),
+    st.sampled_from([0, 1, 40, 200, 400, 6000]),
+    st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    st.sampled_from([0.0, 0.01, 0.3, 1.0]),
+    st.sampled_from([1e-200, 0.2, 1.0, 900.0]),
+)
+def test_the_short_way_through_a_large_vocabulary_draws_the_same_token(
+    seed, size, spread, top_k, top_p, min_p, temperature
+):
+    logits = np.random.default_rng(seed).normal(0, spread, size).astype(np.float32).round(2)  # with ties
+    params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+    whole = draw(filtered_weights(logits, params), new_rng(params))
+    # float32 sums may move a draw at the very edge between two tokens to the neighbour that may be drawn.
+    assert sample(logits, params, new_rng(params)) in neighbours(filtered_weights(logits, params), whole)
+
+
+def neighbours(weights, token_id):
+    kept = np.flatnonzero(weights)
+    at = int(kept.searchsorted(token_id))
+    return kept[max(at - 1, 0) : at + 2].tolist()
+
+
+@given(st.integers(0, 10_000), st.sampled_from([17, 500, 2049]), st.integers(1, 2500))
+def test_the_likeliest_hold_the_k_largest_and_their_ties(seed, size, k):
+    logits = np.random.default_rng(seed).normal(0, 1, size).astype(np.float32).round(1)
+    ids = likeliest(logits, k)
+    kth = np.sort(logits)[::-1][min(k, size) - 1]
+    assert set(np.flatnonzero(logits >= kth)) <= set(ids)
+    assert (np.diff(ids) > 0).all()
+
+
+def test_a_flat_large_vocabulary_falls_back_to_the_full_row():
+    logits = np.zeros(5000, np.float32)
+    drawn = {
+        sample(logits, params, new_rng(params))
+        for params in (SamplingParams(top_p=0.9, seed=seed) for seed in range(40))
+    }
+    assert len(drawn) > 30
+    assert max(drawn) > 256
+
+
+@pytest.mark.parametrize("roll", [0.0, 0.5, math.nextafter(1.0, 0.0)])
+def test_a_token_of_no_weight_is_never_drawn_from_a_large_vocabulary(roll):
+    weights = np.zeros(5000, np.float32)
+    weights[[130, 131, 4000]] = [1e-30, 1.0, 1e-30]
+    assert weights[draw(weights, Dice(roll))] > 0
