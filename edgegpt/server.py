@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, sleep
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError
 from edgegpt.generator import TextGenerator
@@ -122,6 +122,7 @@ class GenerationServer:
                 for other in self._queue.offer(ticket):
                     self._end(other, PreemptedError(_took_the_place(request, other.request)))
                 self._changed.notify_all()
+            sleep(0)  # lets the engine thread begin, which else waits until this thread does
         except EdgeGPTError as error:
             with self._changed:
                 self._tally.refused(error)

@@ -187,7 +187,6 @@ def test_callbacks_are_called_on_the_engine_thread_and_at_once_when_it_is_too_la
 def test_a_callback_may_submit_and_cancel():
     with Held(overload="reject") as held:
         tickets = []
-        held.release()
         first = held.submit()
         again = threading.Event()
 
@@ -197,6 +196,7 @@ def test_a_callback_may_submit_and_cancel():
             again.set()
 
         first.add_done_callback(submit)
+        held.release()
         assert again.wait(SOON)
         assert ended_as(tickets[0]) == ("", "cancelled", NOTHING)
 

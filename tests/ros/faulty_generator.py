@@ -1,9 +1,10 @@
 """The node's own `main` over an engine with faults; a program of the tests.
 
 In the environment: EDGEGPT_TEST_LOAD_S makes loading take longer, EDGEGPT_TEST_STEP_MS makes each token
-take longer, EDGEGPT_TEST_ENDLESS=1 lets the model never choose the end of text, and while EDGEGPT_TEST_FAIL
-names a file that exists, the sixth token of an answer fails and takes the file away.
-EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the benchmark that compares.
+take longer, EDGEGPT_TEST_HANG_S the sixth of an answer, EDGEGPT_TEST_ENDLESS=1 lets the model never choose
+the end of text, and while EDGEGPT_TEST_FAIL names a file that exists, the sixth token of an answer fails
+and takes the file away. EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the
+benchmark that compares.
 """
 
 import os
@@ -19,6 +20,7 @@ from edgegpt.errors import EngineError
 from edgegpt.generator import TextGenerator
 
 LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
+HANG_S = float(os.environ.get("EDGEGPT_TEST_HANG_S", "0"))
 STEP_S = float(os.environ.get("EDGEGPT_TEST_STEP_MS", "0")) / 1000
 ENDLESS = os.environ.get("EDGEGPT_TEST_ENDLESS") == "1"
 FAIL = Path(os.environ.get("EDGEGPT_TEST_FAIL", "/nowhere"))
@@ -33,11 +35,8 @@ def faulty_make(self, engine, tokenizer, *args, **options):
 
 
 def slow_warm_up(self):
-    global STEP_S
     time.sleep(LOAD_S)
-    step_s, STEP_S = STEP_S, 0  # the steps of requests alone
     warm_up(self)
-    STEP_S = step_s
 
 
 def faulty_prefill(self, *args, **options):
@@ -49,6 +48,8 @@ def faulty_decode(self, *args, **options):
     self.calls += 1
     if STEP_S:
         time.sleep(STEP_S)
+    if self.calls == 5 and HANG_S:
+        time.sleep(HANG_S)
     if self.calls == 5 and FAIL.exists():
         FAIL.unlink()
         raise EngineError("injected by the test")

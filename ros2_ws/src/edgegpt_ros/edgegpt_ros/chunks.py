@@ -10,16 +10,18 @@ from edgegpt_ros.wire import wire
 
 
 class ChunkStream:
-    """Sends the first piece at once, and then at most one chunk in chunk_ms; `end` sends what is left.
+    """Sends at most one chunk in chunk_ms, and the first piece at once if it shall; `end` sends what is left.
 
     It is called by one thread at a time.
     """
 
-    def __init__(self, request_id: str, send: Callable[[TokenChunk], None], chunk_ms: float) -> None:
+    def __init__(
+        self, request_id: str, send: Callable[[TokenChunk], None], chunk_ms: float, *, at_once: bool
+    ) -> None:
         self._request_id = request_id
         self._send = send
         self._seconds = chunk_ms / 1000
-        self._next = 0.0
+        self._next = 0.0 if at_once else perf_counter() + self._seconds
         self._index = 0
         self._byte_offset = 0
         self._texts: list[str] = []

@@ -6,6 +6,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
 from edgegpt.server_statistics import ServerStatistics
+from edgegpt_ros.events import NO_PUBLISHER_EVENTS
 from edgegpt_ros.requests import Requests
 from edgegpt_ros.resident import rss_bytes
 from edgegpt_ros.wire import wire
@@ -27,7 +28,9 @@ class Diagnostics:
         self._misses = 0  # deadline misses until the last status
         self._problem = problem
         self.hardware_id = ""
-        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        self._publisher = node.create_publisher(
+            DiagnosticArray, "/diagnostics", 10, event_callbacks=NO_PUBLISHER_EVENTS
+        )
         node.create_timer(PERIOD_S, self._publish)
 
     def _publish(self) -> None:

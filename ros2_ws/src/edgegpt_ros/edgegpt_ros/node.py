@@ -17,6 +17,7 @@ from edgegpt_ros.doors.complete import open_complete
 from edgegpt_ros.doors.count_tokens import CountTokensService
 from edgegpt_ros.doors.generate import GenerateAction
 from edgegpt_ros.doors.prompt import open_prompt
+from edgegpt_ros.events import NO_PUBLISHER_EVENTS
 from edgegpt_ros.lifecycle import Transitions
 from edgegpt_ros.loading import Loaded, load_model
 from edgegpt_ros.log import NodeLog
@@ -47,11 +48,13 @@ class GeneratorNode(LifecycleNode):
         self._problem = ""  # why the last configuring failed
         self._parameters_of = Parameters(self, self._apply_parameters)
         depth = self.get_parameter("tokens_depth").value
-        self._tokens = self.create_publisher(TokenChunk, "tokens", depth)
+        self._tokens = self.create_publisher(TokenChunk, "tokens", depth, event_callbacks=NO_PUBLISHER_EVENTS)
         latched = QoSProfile(
             depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL, reliability=ReliabilityPolicy.RELIABLE
         )
-        self._model_info = self.create_publisher(ModelInfo, "model_info", latched)
+        self._model_info = self.create_publisher(
+            ModelInfo, "model_info", latched, event_callbacks=NO_PUBLISHER_EVENTS
+        )
         self._requests = Requests(self._tokens.publish, self.get_logger())
         self._diagnostics = Diagnostics(
             self, self._requests, lambda: self._problem or self._parameters_of.problem

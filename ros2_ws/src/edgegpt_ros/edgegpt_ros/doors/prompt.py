@@ -7,6 +7,7 @@ from rclpy.node import Node
 from std_msgs.msg import String
 
 from edgegpt_ros.convert import Answer
+from edgegpt_ros.events import NO_PUBLISHER_EVENTS, NO_SUBSCRIPTION_EVENTS
 from edgegpt_ros.qos import BURST
 from edgegpt_ros.requests import Requests
 
@@ -17,7 +18,7 @@ def open_prompt(node: Node, requests: Requests) -> None:
     It is empty when there is no whole answer, because a String has no room for an error and whoever
     reads it must not take a sentence, or half a command, for the answer; the log says why.
     """
-    responses = node.create_publisher(String, "response", BURST)
+    responses = node.create_publisher(String, "response", BURST, event_callbacks=NO_PUBLISHER_EVENTS)
 
     def on_end(answer: Answer) -> None:
         if answer.error_code:
@@ -27,4 +28,4 @@ def open_prompt(node: Node, requests: Requests) -> None:
     def on_prompt(message: String) -> None:
         requests.begin(uuid4().hex, Complete.Request(prompt=message.data), on_end)
 
-    node.create_subscription(String, "prompt", on_prompt, BURST)
+    node.create_subscription(String, "prompt", on_prompt, BURST, event_callbacks=NO_SUBSCRIPTION_EVENTS)
