@@ -83,6 +83,12 @@ def test_text_is_not_normalised() -> None:
     assert encode(composed) != encode(decomposed)
 
 
+@any_tokenizer
+def test_a_text_of_any_length_is_cut_alike(name: str) -> None:
+    line, times = "the red mug and 23 more\n", 6000  # long enough for the other way through the library
+    assert TOKENIZERS[name].encode(line * times) == TOKENIZERS[name].encode(line) * times
+
+
 def test_half_a_surrogate_pair_is_no_text() -> None:
     with pytest.raises(TokenizerError, match=r"the text holds '\\ud83d', half of a character"):
         TOKENIZERS["gpt2"].encode("broken \ud83d")
@@ -333,8 +339,9 @@ def test_a_damaged_file_is_one_short_line(text: str) -> None:
 def test_a_panic_of_the_library_is_an_error_like_others(capfd: pytest.CaptureFixture[str]) -> None:
     endless = {**SPLIT, "pattern": {"Regex": "(a+)+$|(.+)+#"}}
     tokenizer = Tokenizer.from_json(changed(pre_tokenizer=sequence(endless, BYTES)))
-    with pytest.raises(TokenizerError, match="the text cannot be split into tokens: Onig"):
-        tokenizer.encode("a" * 5000 + "b")
+    for n in (5000, 100_000):
+        with pytest.raises(TokenizerError, match="the text cannot be split into tokens: Onig"):
+            tokenizer.encode("a" * n + "b")
     capfd.readouterr()  # the library prints its own stack
 
 
