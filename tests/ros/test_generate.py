@@ -191,13 +191,16 @@ def test_diagnostics_count_and_measure(peer: Peer) -> None:
     [status] = peer.latest(DiagnosticArray, "/diagnostics").status
     assert (status.name, status.level) == ("edgegpt: generation", DiagnosticStatus.OK)
     outcomes = {"eos": {}, "length": {"max_new_tokens": 3}, "stop": {"stop": ["forward"]}}
-    before = {outcome: peer.counted(outcome) for outcome in (*outcomes, "invalid")}
+    before = peer.diagnostics()
     for options in outcomes.values():
         assert peer.complete(DRIVE, **options).error_code == ErrorCode.OK
     assert peer.complete("").error_code == ErrorCode.INVALID_REQUEST
-    for outcome, count in before.items():
-        until(lambda outcome=outcome, count=count: peer.counted(outcome) == count + 1, f"one more {outcome}")
-    after = peer.diagnostics()
+
+    def grew_by_one(status: dict[str, str]) -> bool:
+        names = [f"requests.{outcome}" for outcome in (*outcomes, "invalid")]
+        return all(int(status[name]) == int(before[name]) + 1 for name in names)
+
+    after = until(lambda: grew_by_one(status := peer.diagnostics()) and status, "one more of each outcome")
     assert (after["state"], after["work"], after["queue"]) == ("active", "idle", "0")
     assert float(after["rss_mb"]) > 10
     assert 0 < float(after["ttft_p50_ms"]) <= float(after["ttft_p99_ms"])
