@@ -184,6 +184,32 @@ def test_closing_ends_the_wait_of_every_thread(client: GeneratorClient, robot: N
         other.generate("stop")
 
 
+def test_closing_twice_and_from_two_threads_is_harmless(client: GeneratorClient, robot: Node) -> None:
+    other = GeneratorClient(robot)
+    with ThreadPoolExecutor(2) as pool:
+        for closed in [pool.submit(other.close), pool.submit(other.close)]:
+            closed.result(SOON)
+    other.close()
+    with pytest.raises(NoServerError, match="the client was closed"):
+        other.wait_for_server(1)
+
+
+def test_closing_while_others_wait_for_a_node_and_send_to_it(robot: Node) -> None:
+    other = GeneratorClient(robot, action="elsewhere/generate")
+
+    def send() -> None:
+        while True:
+            other.start("stop")
+
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(other.wait_for_server), pool.submit(other.generate, "stop"), pool.submit(send)]
+        time.sleep(0.3)
+        other.close()
+        for future in waiting:
+            with pytest.raises(NoServerError, match="the client was closed"):
+                future.result(SOON)
+
+
 def test_a_context_that_is_shut_down_ends_the_wait(client: GeneratorClient, slow_domain: int) -> None:
     with robot_node(slow_domain) as node, GeneratorClient(node) as other:
         wait_until_answered(other)

@@ -136,15 +136,15 @@ class GeneratorClient:
         return pending
 
     def close(self) -> None:
-        """Forget what is on its way, and end the client's node and thread.
+        """Forget what is on its way, and end the client's node and thread; once more does no harm.
 
         Raises:
             ClientError: inside on_text.
         """
         self._thread.refuse_to_wait("close")
-        self._thread.stop()
-        self._action.destroy()  # or the node would not go, and the others would not hear that it has
-        self._thread.node.destroy_node()
+        if self._thread.stop():
+            self._action.destroy()  # or the node would not go, and the others would not hear that it has
+            self._thread.node.destroy_node()
 
     def __enter__(self) -> "GeneratorClient":
         return self

@@ -37,6 +37,8 @@ class OwnThread:
         )
         self.over = ""
         self._on_over = on_over
+        self._stopped = False
+        self._lock = threading.Lock()  # guards it; a stopped executor takes no tasks
         self._executor = SingleThreadedExecutor(context=beside.context)
         self._executor.add_node(self.node)
         self._thread = threading.Thread(target=self._spin, name=name, daemon=True)
@@ -46,8 +48,10 @@ class OwnThread:
         self._thread.start()
 
     def do(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Have the thread call a function."""
-        self._executor.create_task(function, *arguments)
+        """Have the thread call a function; nobody does after `stop`."""
+        with self._lock:
+            if not self._stopped:
+                self._executor.create_task(function, *arguments)
 
     def refuse_to_wait(self, what: str) -> None:
         """Raise where waiting would be for ever, as nobody else brings what is waited for.
@@ -61,13 +65,18 @@ class OwnThread:
                 "call it on another thread, or `start` and `cancel`, which do not wait"
             )
 
-    def stop(self) -> None:
-        """End the thread; the node is the caller's to destroy, after what belongs to it."""
+    def stop(self) -> bool:
+        """End the thread; whether nobody had. The node is for the caller to destroy, after what it owns."""
         self.over = self.over or "the client was closed"
         self.do(lambda: None)  # spin_once returns after work only, not when merely woken
         self._thread.join(2.0)
+        with self._lock:
+            if self._stopped:
+                return False
+            self._stopped = True
         self._executor.shutdown(0)
         self._on_over(self.over)
+        return True
 
     def _spin(self) -> None:
         while not self.over and self.node.context.ok():
