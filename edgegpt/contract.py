@@ -47,8 +47,9 @@ META_SAMPLING: Final = "edgegpt.sampling"  # JSON: sampling defaults of this mod
 META_TOOL: Final = "edgegpt.tool"  # "edgegpt 0.1.0, torch 2.13.0, ..."
 META_FILE_SHA256: Final = "edgegpt.file_sha256"  # of all bytes before this entry, the file's last
 
-# Above this many bytes of weights they move to NAME.onnx.data.
-EXTERNAL_DATA_BYTES: Final = 200 * 1000 * 1000
+# Above this many bytes of weights they move to NAME.onnx.data, which onnxruntime maps instead of reading:
+# half the time to load and up to half of the private memory (benchmarks/load.py). Below, one file is handier.
+EXTERNAL_DATA_BYTES: Final = 10 * 1000 * 1000
 
 
 def past_names(layer: int) -> tuple[str, str]:
