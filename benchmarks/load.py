@@ -1,0 +1,122 @@
+"""How a file should hold its weights: inside, beside it, or in onnxruntime's own format.
+
+    python benchmarks/load.py [--models micro small] [--precisions fp32 int8]
+
+For each model and precision, in a fresh process each time: milliseconds to open a session, and
+resident memory that the session adds (private, and mapped from files), before and after a decode step.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+FORMS = ("inside", "beside", "ort")
+_RUNS = 5
+
+
+def resident() -> tuple[float, float]:
+    """Private and mapped megabytes of this process."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    kilobytes = {key: int(value) for key, value in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    private = kilobytes["Private_Dirty"] / 1e3
+    return private, kilobytes["Rss"] / 1e3 - private
+
+
+def child(path: str) -> None:
+    """Open one file and print what it took, as JSON."""
+    from edgegpt.config import ModelConfig
+    from edgegpt.engine import Engine
+    from edgegpt.ort_session import open_session
+
+    config = ModelConfig.from_yaml(Path(path).parent / "config.yaml")
+    before = resident()
+    start = time.perf_counter()
+    session = open_session(Path(path))
+    load_ms = 1e3 * (time.perf_counter() - start)
+    opened = resident()
+    engine = Engine(session, config)
+    cache = engine.new_cache()
+    engine.prefill(cache, [0] * 8)
+    engine.decode_one_token(cache, 0)
+    ran = resident()
+    added = [[after[i] - before[i] for i in (0, 1)] for after in (opened, ran)]
+    print(json.dumps({"load_ms": load_ms, "opened": added[0], "ran": added[1]}))
+
+
+def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
+    """The three forms of one model of random weights."""
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+
+    from edgegpt.accounting import parameter_shapes
+    from edgegpt.config import ModelConfig
+    from edgegpt.precision import recipe
+    from edgegpt_export.graph import build_engine_graph
+
+    root = Path(__file__).parent.parent
+    config = ModelConfig.from_yaml(root / "configs" / "models" / f"{model_name}.yaml")
+    (folder / "config.yaml").write_text(config.to_yaml())
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.normal(0, 0.02, shape).astype(np.float32)
+        for name, shape in parameter_shapes(config).items()
+    }
+    model = build_engine_graph(config, weights, recipe(config, precision))
+    paths = {form: folder / f"{form}{'.ort' if form == 'ort' else '.onnx'}" for form in FORMS}
+    onnx.save(model, str(paths["inside"]))
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(paths["ort"])
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    ort.InferenceSession(str(paths["inside"]), options, providers=["CPUExecutionProvider"])
+    onnx.save(model, str(paths["beside"]), save_as_external_data=True, location="beside.data")
+    return paths
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=["nano", "micro", "small"])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "int8"])
+    parser.add_argument("--child")
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.child)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    memory = ("private MB", "mapped MB", "private, ran", "mapped, ran")
+    table = Table("model", "precision", "form", "load ms", *memory)
+    for model in arguments.models:
+        for precision in arguments.precisions:
+            for form, runs in measure(model, precision).items():
+                numbers = [median(run["load_ms"] for run in runs)]
+                for when in ("opened", "ran"):
+                    numbers += [median(run[when][i] for run in runs) for i in (0, 1)]
+                table.add_row(model, precision, form, *(f"{number:.1f}" for number in numbers))
+    Console(width=120).print(table)
+
+
+def measure(model: str, precision: str) -> dict[str, list[dict[str, Any]]]:
+    """What the children print, form by form in turn."""
+    figures: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMS}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write(Path(folder), model, precision)
+        for _ in range(_RUNS):
+            for form, path in paths.items():
+                command = [sys.executable, __file__, "--child", str(path)]
+                figures[form].append(json.loads(subprocess.check_output(command)))
+    return figures
+
+
+if __name__ == "__main__":
+    main()
