@@ -39,7 +39,7 @@ def parity_failures(artifact: Artifact) -> list[str]:
         )
     try:
         limits = evidence["limits"]
-        found = [sentence for row in evidence["rows"] for sentence in _row_failures(row, limits)]
+        found = [sentence for row in evidence["rows"] for sentence in row_failures(row, limits)]
         for name, check in evidence["checks"].items():
             if not check["value"] <= check["limit"]:  # NaN is beyond every limit
                 found.append(f"{name} was {check['value']:.3g}, the limit is {check['limit']:g}")
@@ -107,7 +107,8 @@ def differing_tokens(one: Callable[[], Engine]) -> int:
     return different
 
 
-def _row_failures(row: dict[str, Any], limits: dict[str, Any]) -> Iterator[str]:
+def row_failures(row: dict[str, Any], limits: dict[str, Any]) -> Iterator[str]:
+    """One sentence for each number of one prompt length that is beyond its limit."""
     length = row["length"]
     if limits["max_abs"] is not None and not row["max_abs"] <= limits["max_abs"]:
         yield f"length {length}: the largest difference from PyTorch was {row['max_abs']:.3g}"

@@ -37,23 +37,48 @@ def draw(result: Bench) -> Figure:
     figure = Figure(figsize=(6.4, 10.4), layout="constrained")
     first, token, tail = figure.subplots(3, 1)
     figure.suptitle(_title(result), fontsize=10, linespacing=1.4)
-    _first_token(first, result.first_token)
-    _token(token, result.token)
-    _tail(tail, result.token)
-    for axes in (first, token, tail):
-        axes.grid(True, color="#dddddd", linewidth=0.7)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(x=0.08)
-        axes.set_ylabel("milliseconds")
-        axes.legend(
-            frameon=False,
-            ncols=4,
-            loc="lower right",
-            bbox_to_anchor=(1.02, 0.98),
-            handlelength=1.5,
-            columnspacing=1,
-        )
+    draw_first_token(first, result.first_token)
+    draw_token(token, result.token)
+    draw_tail(tail, result.token)
+    for axes, title in ((first, "Time to first token"), (token, "One further token"), (tail, "Slow tokens")):
+        axes.set_title(title, loc="left")
     return figure
+
+
+def draw_first_token(axes: Axes, first: dict[int, Distribution]) -> None:
+    """Time to first token by prompt length, without a title."""
+    _lines(axes, first, ("p50", "p99"))
+    axes.set_xscale("log", base=2)
+    _ticks(axes, sorted(first))
+    axes.set_xlabel("prompt, tokens")
+    _finish(axes)
+
+
+def draw_token(axes: Axes, token: dict[int, Distribution]) -> None:
+    """Time of one further token by tokens in the cache, without a title."""
+    _lines(axes, token, ("p50", "p90", "p99", "max"))
+    _ticks(axes, sorted(token))
+    axes.set_xlabel("tokens in the cache")
+    _finish(axes)
+
+
+def draw_tail(axes: Axes, token: dict[int, Distribution]) -> None:
+    """Percentiles from the usual to the slowest, without a title: an even step is ten times as rare."""
+    for i, n in enumerate(sorted(token)):
+        times = sorted(token[n].samples)
+        one_in = [
+            len(times) / (len(times) - k) for k in range(len(times))
+        ]  # is as slow as the k-th or slower
+        axes.plot(one_in, times, drawstyle="steps-pre", color=_FILLS[i % len(_FILLS)], label=f"{n} in cache")
+    most = max(2, *(part.n for part in token.values()))
+    axes.set_xscale("log")
+    axes.set_xlim(1, most)
+    marks = [0.5, *(1 - 10.0**-k for k in range(1, 7) if 10**k <= most)]
+    axes.set_xticks([1 / (1 - q) for q in marks], [f"{100 * q:.6g} %" for q in marks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    _log_milliseconds(axes, [time for part in token.values() for time in (min(part.samples), part.max)])
+    axes.set_xlabel("share of tokens that are at least as fast")
+    _finish(axes)
 
 
 def _title(result: Bench) -> str:
@@ -66,21 +91,6 @@ def _title(result: Bench) -> str:
     if result.noise:
         lines.append("measured on a busy machine: times are too long")
     return "\n".join(lines)
-
-
-def _first_token(axes: Axes, first: dict[int, Distribution]) -> None:
-    _lines(axes, first, ("p50", "p99"))
-    axes.set_xscale("log", base=2)
-    _ticks(axes, sorted(first))
-    axes.set_title("Time to first token", loc="left")
-    axes.set_xlabel("prompt, tokens")
-
-
-def _token(axes: Axes, token: dict[int, Distribution]) -> None:
-    _lines(axes, token, ("p50", "p90", "p99", "max"))
-    _ticks(axes, sorted(token))
-    axes.set_title("One further token", loc="left")
-    axes.set_xlabel("tokens in the cache")
 
 
 def _lines(axes: Axes, parts: dict[int, Distribution], names: Sequence[str]) -> None:
@@ -105,23 +115,19 @@ def _lines(axes: Axes, parts: dict[int, Distribution], names: Sequence[str]) -> 
     _log_milliseconds(axes, [getattr(parts[n], name) for n in keys for name in names])
 
 
-def _tail(axes: Axes, token: dict[int, Distribution]) -> None:
-    """Percentiles from the usual to the slowest: an even step is ten times as rare."""
-    for i, n in enumerate(sorted(token)):
-        times = sorted(token[n].samples)
-        one_in = [
-            len(times) / (len(times) - k) for k in range(len(times))
-        ]  # is as slow as the k-th or slower
-        axes.plot(one_in, times, drawstyle="steps-pre", color=_FILLS[i % len(_FILLS)], label=f"{n} in cache")
-    most = max(2, *(part.n for part in token.values()))
-    axes.set_xscale("log")
-    axes.set_xlim(1, most)
-    marks = [0.5, *(1 - 10.0**-k for k in range(1, 7) if 10**k <= most)]
-    axes.set_xticks([1 / (1 - q) for q in marks], [f"{100 * q:.6g} %" for q in marks])
-    axes.xaxis.set_minor_locator(NullLocator())
-    _log_milliseconds(axes, [time for part in token.values() for time in (min(part.samples), part.max)])
-    axes.set_title("Slow tokens", loc="left")
-    axes.set_xlabel("share of tokens that are at least as fast")
+def _finish(axes: Axes) -> None:
+    axes.grid(True, color="#dddddd", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.08)
+    axes.set_ylabel("milliseconds")
+    axes.legend(
+        frameon=False,
+        ncols=4,
+        loc="lower right",
+        bbox_to_anchor=(1.02, 0.98),
+        handlelength=1.5,
+        columnspacing=1,
+    )
 
 
 def _ticks(axes: Axes, values: Sequence[int]) -> None:
