@@ -22,6 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "plain functions": {
         "atomic",
         "contract",
+        "cores",
         "deadline",
         "fair_lock",
         "onnx_metadata",

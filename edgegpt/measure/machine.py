@@ -1,6 +1,5 @@
 """Which machine this is, how many of its cores this process may use, and how busy it is."""
 
-import math
 import os
 import platform
 from dataclasses import dataclass
@@ -8,8 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from edgegpt.cores import allowed_cpus, available_cores, cpu_name, system_text
+from edgegpt.cores import cgroup_quota as cgroup_quota
+
 _CPU0: Final = Path("/sys/devices/system/cpu/cpu0")
-_CGROUP: Final = Path("/sys/fs/cgroup")
 _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -48,21 +49,21 @@ class Machine:
     @property
     def available_cores(self) -> int:
         """Threads that can run at the same time; a quota of 1.5 cores lets two run, in turns."""
-        return self.affinity if self.quota is None else max(1, min(self.affinity, math.ceil(self.quota)))
+        return available_cores(self.affinity, self.quota)
 
 
 def machine() -> Machine:
     """This machine now."""
     return Machine(
-        cpu=_cpu(),
-        board=_text(Path("/proc/device-tree/model")),
+        cpu=cpu_name(),
+        board=system_text(Path("/proc/device-tree/model")),
         architecture=platform.machine(),
         system=f"{platform.system()} {platform.release()}",
         cores=os.cpu_count() or 1,
-        affinity=_affinity(),
+        affinity=len(allowed_cpus()),
         quota=cgroup_quota(),
         load=load_average(),
-        governor=_text(_CPU0 / "cpufreq" / "scaling_governor"),
+        governor=system_text(_CPU0 / "cpufreq" / "scaling_governor"),
         last_level_cache_bytes=last_level_cache_bytes(),
         memory_bytes=_meminfo("MemTotal"),
         versions={"python": platform.python_version(), **_package_versions()},
@@ -77,54 +78,15 @@ def load_average() -> float | None:
         return None
 
 
-def cgroup_quota(proc: Path = Path("/proc/self/cgroup"), root: Path = _CGROUP) -> float | None:
-    """Cores' worth of CPU time that the control groups of this process grant; None is unlimited.
-
-    The tightest of the group and those above it counts: cpu.max (cgroups v2), or cpu.cfs_quota_us and
-    cpu.cfs_period_us (v1), https://docs.kernel.org/admin-guide/cgroup-v2.html.
-    """
-    limits = []
-    for line in (_text(proc) or "").splitlines():
-        _, controllers, path = (line + "::").split(":")[:3]
-        if controllers == "" or "cpu" in controllers.split(","):
-            base = root if controllers == "" else root / "cpu"
-            group = base / path.strip("/")
-            # Inside a container the path may be the host's; its own group is then at the root.
-            limits += [_quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(base)]
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
 def last_level_cache_bytes() -> int | None:
     """Size of the first core's largest cache, which other cores may share; None where it is unknown."""
-    sizes = [_size(_text(path)) for path in _CPU0.glob("cache/index*/size")]
+    sizes = [_size(system_text(path)) for path in _CPU0.glob("cache/index*/size")]
     return max((size for size in sizes if size is not None), default=None)
 
 
 def available_memory_bytes() -> int | None:
     """What can be allocated without swapping; None where the system does not tell."""
     return _meminfo("MemAvailable")
-
-
-def _cpu() -> str:
-    lines = (_text(Path("/proc/cpuinfo")) or "").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next((name for name in names if name), platform.processor() or platform.machine())
-
-
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _quota(folder: Path) -> float | None:
-    if text := _text(folder / "cpu.max"):
-        quota, _, period = text.partition(" ")
-    else:
-        quota, period = _text(folder / "cpu.cfs_quota_us") or "", _text(folder / "cpu.cfs_period_us") or ""
-    if quota.isdecimal() and period.isdecimal() and int(period):  # otherwise "max" or -1
-        return int(quota) / int(period)
-    return None
 
 
 def _size(text: str | None) -> int | None:
@@ -135,7 +97,7 @@ def _size(text: str | None) -> int | None:
 
 
 def _meminfo(name: str) -> int | None:
-    for line in (_text(Path("/proc/meminfo")) or "").splitlines():
+    for line in (system_text(Path("/proc/meminfo")) or "").splitlines():
         key, _, rest = line.partition(":")
         if key == name and rest.split():
             return 1024 * int(rest.split()[0])
@@ -150,10 +112,3 @@ def _package_versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from a folder that is not installed
             versions[name] = "unknown"
     return versions
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip().strip("\0") or None
-    except OSError:
-        return None

@@ -1,0 +1,64 @@
+"""Which processor this is, and how much of it this process may use."""
+
+import math
+import os
+import platform
+from pathlib import Path
+from typing import Final
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def cpu_name() -> str:
+    """The processor's name; on a board without one in /proc/cpuinfo, its architecture."""
+    lines = (system_text(Path("/proc/cpuinfo")) or "").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next((name for name in names if name), platform.processor() or platform.machine())
+
+
+def allowed_cpus() -> tuple[int, ...]:
+    """Numbers of the cores that this process may run on, ascending; all where the system has no affinity."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def cgroup_quota(proc: Path = Path("/proc/self/cgroup"), root: Path = _CGROUP) -> float | None:
+    """Cores' worth of CPU time that the control groups of this process grant; None is unlimited.
+
+    The tightest of the group and those above it counts: cpu.max (cgroups v2), or cpu.cfs_quota_us and
+    cpu.cfs_period_us (v1), https://docs.kernel.org/admin-guide/cgroup-v2.html.
+    """
+    limits = []
+    for line in (system_text(proc) or "").splitlines():
+        _, controllers, path = (line + "::").split(":")[:3]
+        if controllers == "" or "cpu" in controllers.split(","):
+            base = root if controllers == "" else root / "cpu"
+            group = base / path.strip("/")
+            # Inside a container the path may be the host's; its own group is then at the root.
+            limits += [_quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(base)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def available_cores(allowed: int, quota: float | None) -> int:
+    """Threads that can run at the same time; a quota of 1.5 cores lets two run, in turns."""
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+
+
+def system_text(path: Path) -> str | None:
+    """A file of the kernel's without the white space around it; None where it is missing or empty."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip().strip("\0") or None
+    except OSError:
+        return None
+
+
+def _quota(folder: Path) -> float | None:
+    if text := system_text(folder / "cpu.max"):
+        quota, _, period = text.partition(" ")
+    else:
+        quota = system_text(folder / "cpu.cfs_quota_us") or ""
+        period = system_text(folder / "cpu.cfs_period_us") or ""
+    if quota.isdecimal() and period.isdecimal() and int(period):  # otherwise "max" or -1
+        return int(quota) / int(period)
+    return None
