@@ -141,6 +141,14 @@ def test_a_package_that_is_not_installed_is_said_so() -> None:
     assert version(Row("nobody", "nobody", "", 32, "no-such-package")) == "not installed"
 
 
+def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("peer.process.PATIENCE", 0.01)  # an interpreter takes longer to start
+    with pytest.raises(PeerError, match=r"no answer within 0\.01 s"):
+        Child(Row("slow", "ours", "fp32", 32, "numpy"), tmp_path, 1)
+    with pytest.raises(PeerError, match=r"not made within 0\.01 s"):
+        prepare(Row("slow", "ours", "fp32", 32, "numpy"), tmp_path)
+
+
 @pytest.mark.slow
 def test_edgegpt_proves_itself_and_is_timed_in_a_child(tmp_path: Path, tiny_checkpoint: Path) -> None:
     (tmp_path / "checkpoint").symlink_to(tiny_checkpoint)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from peer.engine import Logits
 from peer.roster import Row
 
 _BENCHMARKS = Path(__file__).parents[1]
+PATIENCE = 600  # seconds, for files to be made or for one answer
 
 
 class PeerError(Exception):
@@ -24,12 +26,16 @@ class PeerError(Exception):
 
 def prepare(row: Row, folder: Path) -> None:
     """Make the files that a row's engine reads; raises PeerError."""
-    done = subprocess.run(
-        _command("prepare", row, folder),
-        env=_environment(1),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    try:
+        done = subprocess.run(
+            _command("prepare", row, folder),
+            env=_environment(1),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired as e:
+        raise PeerError(f"its files were not made within {PATIENCE} s") from e
     if done.returncode:
         raise PeerError(_cause(done.stderr.decode(errors="replace"), done.returncode))
 
@@ -49,7 +55,11 @@ class Child:
             stderr=self._errors,
             text=True,
         )
-        self.start: dict[str, float] = self._receive()
+        try:
+            self.start: dict[str, float] = self._receive()
+        except PeerError:
+            self.close()
+            raise
 
     def burst(self, prompt: Sequence[int], n: int) -> tuple[list[float], list[int]]:
         """Milliseconds to each of n tokens, the first with the prompt's reading, and the tokens."""
@@ -70,7 +80,8 @@ class Child:
 
     def close(self) -> None:
         """End the process, also when it hangs."""
-        self._process.stdin.close()  # type: ignore[union-attr]
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()  # type: ignore[union-attr]
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -85,6 +96,10 @@ class Child:
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
+        # One line answers one request, so nothing else waits in a buffer.
+        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
+            self._process.kill()
+            raise PeerError(f"no answer within {PATIENCE} s")
         line = self._process.stdout.readline()  # type: ignore[union-attr]
         if line:
             answer: dict[str, Any] = json.loads(line)
