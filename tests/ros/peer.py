@@ -278,6 +278,10 @@ class Peer:
         """How many requests have ended like this, as the diagnostics say."""
         return int(self.diagnostics()[f"requests.{outcome}"])
 
+    def destroy(self, how: Callable[[Any], bool], entity: Any) -> None:
+        """Destroy a part of the node on the peer's thread: from another one it can end that thread's spin."""
+        self.wait(self.executor.create_task(how, entity))
+
     def latest(self, kind: type, topic: str, latched: bool = False) -> Any:
         """Subscribe now and wait for one message."""
         heard: list[Any] = []
@@ -286,4 +290,4 @@ class Peer:
         try:
             return until(lambda: heard and heard[-1], f"message on {topic}")
         finally:
-            self.node.destroy_subscription(subscription)
+            self.destroy(self.node.destroy_subscription, subscription)

@@ -181,7 +181,7 @@ def test_diagnostics_come_every_second(peer: Peer) -> None:
     heard: list[DiagnosticArray] = []
     subscription = peer.node.create_subscription(DiagnosticArray, "/diagnostics", heard.append, 10)
     until(lambda: len(heard) > 5, "six of them")
-    peer.node.destroy_subscription(subscription)
+    peer.destroy(peer.node.destroy_subscription, subscription)
     # By the node's own clock, and over several: one may be late on a busy machine, the next one makes up.
     first, last = (heard[n].header.stamp.sec + heard[n].header.stamp.nanosec / 1e9 for n in (0, 5))
     assert 0.8 < (last - first) / 5 < 1.3

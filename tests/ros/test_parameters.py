@@ -130,7 +130,7 @@ def test_descriptors_say_range_and_read_only(peer: Peer) -> None:
     assert client.wait_for_service(10)
     names = [entry.name for entry in PARAMETERS]
     descriptors = peer.wait(client.call_async(DescribeParameters.Request(names=names))).descriptors
-    peer.node.destroy_client(client)
+    peer.destroy(peer.node.destroy_client, client)
     for entry, descriptor in zip(PARAMETERS, descriptors, strict=True):
         assert descriptor.description == entry.description
         assert descriptor.read_only is (entry.change == "read-only")

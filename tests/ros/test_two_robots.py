@@ -87,7 +87,7 @@ def by_prompt(peer: Peer) -> list[str]:
         return peer.responses[before + number]
 
     responses = at_full_rate(publish, receive)
-    peer.node.destroy_publisher(publisher)
+    peer.destroy(peer.node.destroy_publisher, publisher)
     return responses
 
 
