@@ -1,4 +1,4 @@
-"""Open an exported .onnx file: its metadata, its tokenizer, and one onnxruntime session."""
+"""Open an exported .onnx file: its metadata, its tokenizer, and its onnxruntime sessions."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgegpt import contract, ort_session  # before any other module that imports onnxruntime
+from edgegpt import contract, ort_session, tuning  # before any other module that imports onnxruntime
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
@@ -17,6 +17,7 @@ from edgegpt.onnx_metadata import file_sha256, metadata_entry, read_metadata
 from edgegpt.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
+from edgegpt.tuning import Tuning
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -39,7 +40,9 @@ class Artifact:
         sampling: the file's sampling defaults.
         tool: what made the file.
         bytes: size of the file and of its external data.
+        tuning: how it is run.
         session: the onnxruntime session.
+        prefill_session: another for prompts; None where the tuning has as many threads for both.
     """
 
     path: Path
@@ -54,17 +57,25 @@ class Artifact:
     sampling: SamplingParams
     tool: str
     bytes: int
+    tuning: Tuning
     session: "ort.InferenceSession"
+    prefill_session: "ort.InferenceSession | None"
 
 
-def open_artifact(path: str | Path, *, threads: int = 1) -> Artifact:
-    """Open a file made by `edgegpt export`, on the CPU with `threads` threads that do not spin.
+def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Artifact:
+    """Open a file made by `edgegpt export`, on the CPU.
+
+    Args:
+        path: the file.
+        threads: so many that do not spin; a Tuning says more; None is what `edgegpt tune` found for
+            this file on this machine, or one thread where it was not asked.
 
     Raises:
         ArtifactError: threads is out of its range, or the file is missing, damaged, foreign, of
             another format version, or its parts disagree.
     """
-    _check_threads(threads)
+    if threads is not None and not isinstance(threads, Tuning):
+        _check_threads(threads)
     if not str(path):
         raise ArtifactError(
             "the path of the model file is empty; expected an .onnx file made by `edgegpt export`"
@@ -73,7 +84,9 @@ def open_artifact(path: str | Path, *, threads: int = 1) -> Artifact:
     metadata = _metadata(path)
     config, tokenizer, sampling = _parts(path, metadata)
     file, data_bytes = _check_data(path, metadata)
-    session = _session(path, file, threads)
+    chosen = _tuning(path, metadata, threads)
+    session = _session(path, file, chosen.decode_threads, spinning=chosen.spinning)
+    apart = chosen.prefill_threads != chosen.decode_threads
     target, kv_cache = metadata[contract.META_TARGET], metadata[contract.META_KV_CACHE]
     check_graph(path, session, config, target, kv_cache)
     return Artifact(
@@ -89,8 +102,32 @@ def open_artifact(path: str | Path, *, threads: int = 1) -> Artifact:
         sampling=sampling,
         tool=metadata.get(contract.META_TOOL, ""),
         bytes=path.stat().st_size + data_bytes,
+        tuning=chosen,
         session=session,
+        prefill_session=(
+            _session(path, file, chosen.prefill_threads, spinning=chosen.spinning) if apart else None
+        ),
     )
+
+
+def file_identity(path: Path, metadata: dict[str, str]) -> str:
+    """The sha256 by which a file's tuning is found.
+
+    The one that the exporter has sealed it with, which covers the weights beside it too; of a file
+    without a seal, its own. Raises ArtifactError where the file cannot be read.
+    """
+    if seal := metadata.get(contract.META_FILE_SHA256):
+        return seal
+    with _reading(path):
+        return file_sha256(path)
+
+
+def _tuning(path: Path, metadata: dict[str, str], threads: int | Tuning | None) -> Tuning:
+    if isinstance(threads, Tuning):
+        return threads
+    if threads is None:
+        return tuning.find(file_identity(path, metadata)) or Tuning.of_threads(1)
+    return Tuning.of_threads(threads)
 
 
 def _check_threads(threads: int) -> None:
@@ -229,8 +266,8 @@ def _check_data(path: Path, metadata: dict[str, str]) -> tuple[Path, int]:
     return file, size
 
 
-def _session(path: Path, file: Path, threads: int) -> "ort.InferenceSession":
+def _session(path: Path, file: Path, threads: int, *, spinning: bool) -> "ort.InferenceSession":
     try:
-        return ort_session.open_session(file, threads)
+        return ort_session.open_session(file, threads, spinning=spinning)
     except Exception as e:  # onnxruntime raises several kinds, some of them private
         raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {short_cause(e)}") from e

@@ -55,23 +55,26 @@ class EnginePace:
 
     Attributes:
         decode: of calls that read one token, or little more.
+        prefill_call: of calls that read one token of a prompt; `decode` itself where one session does
+            both.
         prefill_token: what each token more than one adds to a call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, prefills_apart: bool = False) -> None:
         self.decode = Pace()
+        self.prefill_call = Pace() if prefills_apart else self.decode
         self.prefill_token = Pace()
 
     def prefill(self, n_tokens: int) -> float:
         """Expected seconds to read n tokens of a prompt, by the means alone."""
-        return self.decode.mean + (n_tokens - 1) * self.prefill_token.mean
+        return self.prefill_call.mean + (n_tokens - 1) * self.prefill_token.mean
 
     def note_prefill(self, n_tokens: int, seconds: float) -> None:
         """Learn from a call that read n tokens of a prompt."""
         if n_tokens >= _TELLING_TOKENS:
-            self.prefill_token.note(max(0.0, seconds - self.decode.mean) / (n_tokens - 1))
+            self.prefill_token.note(max(0.0, seconds - self.prefill_call.mean) / (n_tokens - 1))
         else:
-            self.decode.note(max(0.0, seconds - (n_tokens - 1) * self.prefill_token.mean))
+            self.prefill_call.note(max(0.0, seconds - (n_tokens - 1) * self.prefill_token.mean))
 
     def allows(self, seconds: float, n_tokens: int, *, decoding: bool) -> bool:
         """Whether a call is expected to take no longer than so many seconds.
@@ -80,11 +83,12 @@ class EnginePace:
         call that is refused teaches nothing, and after a slow step each one might be. So each refusal
         takes from the estimate, unless even the fastest step would have been too slow.
         """
-        expected = self.decode.seconds if decoding else self.prefill(n_tokens)
+        call = self.decode if decoding else self.prefill_call
+        expected = call.seconds if decoding else self.prefill(n_tokens)
         if expected <= seconds:
             return True
-        if self.decode.fastest <= seconds:
-            self.decode.doubt()
+        if call.fastest <= seconds:
+            call.doubt()
             if not decoding:
                 self.prefill_token.doubt()
         return False

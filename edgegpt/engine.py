@@ -1,4 +1,4 @@
-"""Token ids in, token ids out: one onnxruntime session, prefill and decode.
+"""Token ids in, token ids out: prefill and decode over one onnxruntime session, or two of one file.
 
 After gpt-fast (pytorch-labs, 2023): `generate` is a generator of ints over two small functions.
 Shapes: V is `n_valid`, the tokens that may be generated; rows of the vocabulary beyond it are
@@ -24,14 +24,10 @@ from edgegpt.kv_cache import KVCache
 from edgegpt.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
 from edgegpt.short_cause import short_cause
 from edgegpt.step import Step, copying_step, shared_step
+from edgegpt.tuning import PREFILL_CHUNK as PREFILL_CHUNK
 
 if TYPE_CHECKING:
     from edgegpt.artifact import Artifact
-
-# A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a
-# piece needs in memory stays small.
-PREFILL_CHUNK: Final = 64
-
 
 _CACHE_DTYPES: Final = {"fp32": np.float32, "int8": np.int8}
 
@@ -67,6 +63,8 @@ class Engine:
         config: the model's shape.
         capacity: positions of every cache, prompt and answer together.
         n_valid: number of tokens that may be generated; ids beyond are padding.
+        prefill_chunk: tokens of a prompt that are read in one call.
+        prefills_apart: whether prompts have a session of their own.
     """
 
     def __init__(
@@ -78,6 +76,8 @@ class Engine:
         capacity: int | None = None,
         n_valid: int | None = None,
         kv_cache: str = "fp32",
+        prefill_session: ort.InferenceSession | None = None,
+        prefill_chunk: int = PREFILL_CHUNK,
     ) -> None:
         """Take over a session whose graph follows edgegpt.contract.
 
@@ -88,11 +88,14 @@ class Engine:
             capacity: as the attribute; block_size unless given.
             n_valid: as the attribute; vocab_size unless given.
             kv_cache: what the graph keeps in its cache, `fp32` or `int8`.
+            prefill_session: the same graph with other threads, for prompts; None is `session`.
+            prefill_chunk: as the attribute; a prompt may be given up between two calls.
 
         Raises:
-            EngineError: capacity is not within 1 to block_size, or n_valid not to vocab_size.
+            EngineError: capacity is not within 1 to block_size, n_valid not to vocab_size, or
+                prefill_chunk is less than 1.
         """
-        for name, size in (("capacity", capacity), ("n_valid", n_valid)):
+        for name, size in (("capacity", capacity), ("n_valid", n_valid), ("prefill_chunk", prefill_chunk)):
             if size is not None and (isinstance(size, bool) or not isinstance(size, int)):
                 raise EngineError(f"{name} must be a whole number, got {size!r}")
         self.config = config
@@ -102,8 +105,13 @@ class Engine:
             raise EngineError(f"capacity must be within 1 to block_size {config.block_size}, got {capacity}")
         if not 1 <= self.n_valid <= config.vocab_size:
             raise EngineError(f"n_valid must be within 1 to vocab_size {config.vocab_size}, got {n_valid}")
+        if prefill_chunk < 1:
+            raise EngineError(f"prefill_chunk must be at least 1, got {prefill_chunk}")
+        self.prefill_chunk = prefill_chunk
+        self.prefills_apart = prefill_session is not None
         self._kv_cache = kv_cache
         self._session = session
+        self._prefill_session = session if prefill_session is None else prefill_session
         self._make_step = shared_step if target == contract.ENGINE else copying_step
         self._decoders: weakref.WeakKeyDictionary[KVCache, _Decode] = weakref.WeakKeyDictionary()
         self._lock = FairLock()
@@ -118,6 +126,8 @@ class Engine:
             capacity=capacity,
             n_valid=artifact.tokenizer.vocab_size,
             kv_cache=artifact.kv_cache,
+            prefill_session=artifact.prefill_session,
+            prefill_chunk=artifact.tuning.prefill_chunk,
         )
 
     @property
@@ -182,7 +192,7 @@ class Engine:
                 logits = self.decode_one_token(cache, token_id)
 
     def prefill(self, cache: KVCache, token_ids: Sequence[int], *, halt: Halt | None = None) -> Logits | None:
-        """Read tokens into the cache behind what it holds, in pieces of PREFILL_CHUNK.
+        """Read tokens into the cache behind what it holds, in pieces of prefill_chunk.
 
         Returns:
             Logits (V,) of the last token, valid until the cache's next call; None if `halt` said so.
@@ -194,7 +204,7 @@ class Engine:
         """
         logits = self._decoder(cache).logits
         ids = self._checked(cache, token_ids)
-        for chunk in _chunks(ids):
+        for chunk in self._chunks(ids):
             if halt is not None and halt.cancelled():
                 return None
             with self._lock:
@@ -222,7 +232,7 @@ class Engine:
             wrong = targets[(targets < 0) | (targets >= self.n_valid)][0]
             raise PromptError(f"token id {wrong} cannot be predicted, it is outside 0 to {self.n_valid - 1}")
         losses = []
-        for chunk in _chunks(ids):
+        for chunk in self._chunks(ids):
             first = cache.length
             scores = self._read(cache, chunk, rows=chunk.size).astype(np.float64)  # (T, V)
             scores -= scores.max(axis=-1, keepdims=True)
@@ -259,7 +269,7 @@ class Engine:
         end = cache.length + chunk.size
         positions = np.arange(cache.length, end, dtype=np.int64)
         output = np.empty((1, rows, self.config.vocab_size), np.float32)
-        step = self._make_step(self._session, chunk[None], positions[None], output, cache.arrays)
+        step = self._make_step(self._prefill_session, chunk[None], positions[None], output, cache.arrays)
         self._run(step, end - 1)
         logits: Logits = output[0, :, : self.n_valid]
         _check_finite(logits[-1], end - 1)
@@ -282,6 +292,10 @@ class Engine:
             decoder = _Decode(step, input_ids, position_ids, logits[0, 0, : self.n_valid])
             self._decoders[cache] = decoder
         return decoder
+
+    def _chunks(self, ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        for start in range(0, ids.size, self.prefill_chunk):
+            yield ids[start : start + self.prefill_chunk]
 
     def _checked(self, cache: KVCache, token_ids: Sequence[int]) -> NDArray[np.int64]:
         ids = np.asarray(token_ids, np.int64)
@@ -308,11 +322,6 @@ class Engine:
         for ids in sequences:
             seen[list(ids)] = True
         return seen[: self.n_valid]
-
-
-def _chunks(ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, ids.size, PREFILL_CHUNK):
-        yield ids[start : start + PREFILL_CHUNK]
 
 
 def _check_finite(logits: Logits, position: int) -> None:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from edgegpt.artifact import open_artifact
 from edgegpt.deadline import EnginePace, Watch
-from edgegpt.engine import PREFILL_CHUNK, Engine
+from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, EngineError, PromptError
 from edgegpt.kv_cache import KVCache
 from edgegpt.reply import Piece, Reply
@@ -18,13 +18,14 @@ from edgegpt.turn import Stream, Turn
 
 
 def load(
-    path: str | Path, *, threads: int = 1, capacity: int | None = None, warmup: bool = True
+    path: str | Path, *, threads: int | None = None, capacity: int | None = None, warmup: bool = True
 ) -> "TextGenerator":
     """Open a model file and make it ready to answer.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
-        threads: of onnxruntime; they sleep while they wait.
+        threads: of onnxruntime; they sleep while they wait. None is what `edgegpt tune` found for this
+            file on this machine, or one thread where it was not asked.
         capacity: context in tokens, prompt and answer together, for each cache; None is the
             model's block_size.
         warmup: run the model once, so that a file that cannot be run to the end of the context is
@@ -69,7 +70,7 @@ class TextGenerator:
         self.engine = engine
         self.tokenizer = tokenizer
         self.sampling = SamplingParams() if sampling is None else sampling
-        self.pace = EnginePace()
+        self.pace = EnginePace(prefills_apart=engine.prefills_apart)
         self._idle_caches: list[KVCache] = []
         self._longest_token = max(len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size))
 
@@ -144,7 +145,7 @@ class TextGenerator:
             cache.append(cache.room - 1)
             self.engine.prefill(cache, [self.tokenizer.eos_id])
             # First a step, then what more tokens add to it.
-            for n_tokens in (1, max(1, min(PREFILL_CHUNK, cache.capacity - 4))):
+            for n_tokens in (1, max(1, min(self.engine.prefill_chunk, cache.capacity - 4))):
                 cache.rewind(0)
                 watch, ids = Watch(self.pace), [self.tokenizer.eos_id] * n_tokens
                 for _ in self.engine.generate(ids, params, cache=cache, halt=watch):

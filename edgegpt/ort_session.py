@@ -13,10 +13,13 @@ ort.disable_telemetry_events()
 _SILENT: Final = 4  # onnxruntime's severity "fatal"; what went wrong is raised, not printed
 
 
-def open_session(model: Path | bytes, threads: int = 1) -> ort.InferenceSession:
-    """A session on the CPU with all optimisations and `threads` threads that do not spin.
+def open_session(model: Path | bytes, threads: int = 1, *, spinning: bool = False) -> ort.InferenceSession:
+    """A session on the CPU with all optimisations.
 
-    `model` is a file or the bytes of one.
+    Args:
+        model: a file or the bytes of one.
+        threads: for one call of the graph, the caller's own among them.
+        spinning: whether threads that wait keep their cores busy, to be there at once.
 
     Raises what onnxruntime raises, which is of several kinds.
     """
@@ -26,7 +29,7 @@ def open_session(model: Path | bytes, threads: int = 1) -> ort.InferenceSession:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = _SILENT
     # A waiting thread sleeps; a spinning one would take a core from the robot's control loop.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
     return ort.InferenceSession(
         model if isinstance(model, bytes) else str(model),
         options,

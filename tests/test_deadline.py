@@ -3,7 +3,6 @@ import threading
 import pytest
 from scripted import Clock, Script, greedy
 
-from edgegpt import engine as engine_module
 from edgegpt.deadline import Pace
 
 PROMPT = "go left"
@@ -77,10 +76,10 @@ def test_a_deadline_that_has_passed_does_no_work(clock):
     assert reply.timing.ttft_ms == 0
 
 
-def test_a_long_prompt_is_given_up_between_its_pieces(clock, monkeypatch):
-    monkeypatch.setattr(engine_module, "PREFILL_CHUNK", 16)
+def test_a_long_prompt_is_given_up_between_its_pieces(clock):
     prompt = "x" * 40
     script = timed(clock, prompt=prompt, seconds=lambda n_tokens: n_tokens * STEP)
+    script.engine.prefill_chunk = 16
     begin = clock.now
     reply = script.generator.generate(prompt, greedy(deadline_ms=300), arrived=begin)
     assert (reply.text, reply.finish_reason) == ("", "deadline")

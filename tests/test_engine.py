@@ -7,7 +7,6 @@ import pytest
 from tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
 from edgegpt import contract
-from edgegpt import engine as engine_module
 from edgegpt.artifact import open_artifact
 from edgegpt.engine import Engine
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
@@ -50,7 +49,7 @@ def test_prefill_gives_the_logits_of_pytorch(engine, length):
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 64])
 def test_prefill_in_pieces_of_any_size_gives_the_same(engine, monkeypatch, chunk):
-    monkeypatch.setattr(engine_module, "PREFILL_CHUNK", chunk)
+    monkeypatch.setattr(engine, "prefill_chunk", chunk)
     ids = [(11 * n) % 270 for n in range(20)]
     close(engine.prefill(engine.new_cache(), ids), torch_logits(ids))
 
@@ -101,7 +100,7 @@ def test_a_smaller_capacity_changes_memory_and_nothing_else(artifact, capacity):
 
 
 def test_token_losses_are_those_of_pytorch_over_the_tokens_that_may_be_generated(engine, monkeypatch):
-    monkeypatch.setattr(engine_module, "PREFILL_CHUNK", 3)
+    monkeypatch.setattr(engine, "prefill_chunk", 3)
     losses = engine.token_losses(PROMPT)
     expected = [
         -float(torch_logits(PROMPT[:n])[:270].log_softmax(-1)[PROMPT[n]]) for n in range(1, len(PROMPT))
@@ -165,7 +164,7 @@ def test_padding_beyond_the_tokenizer_is_never_generated(artifact):
 
 @pytest.mark.parametrize("calls", [0, 1, 2, 3, 5])
 def test_halt_is_asked_before_every_call_and_ends_the_work(engine, monkeypatch, calls):
-    monkeypatch.setattr(engine_module, "PREFILL_CHUNK", 4)
+    monkeypatch.setattr(engine, "prefill_chunk", 4)
     asked = []
 
     def before_call(n_tokens):

@@ -33,6 +33,7 @@ LAYERS: dict[str, set[str]] = {
         "reply",
         "short_cause",
         "stop",
+        "tuning",
         "yaml_file",
     },
     "config": {"config"},
