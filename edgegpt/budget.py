@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from edgegpt.board import Board
 from edgegpt.quantity import Count, Positive
-from edgegpt.yaml_file import load_yaml, nearest
+from edgegpt.yaml_file import nearest
+from edgegpt.yaml_model import load_yaml
 
 
 class _Strict(BaseModel):

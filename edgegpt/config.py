@@ -1,48 +1,60 @@
 """The shape of a GPT, as a value.
 
-A `ModelConfig` is frozen and checked where it is made; nothing downstream checks it again.
+A `ModelConfig` is frozen and checked where it is made; nothing downstream checks it again. It is a
+plain dataclass, because a robot's process would pay 16 MB and a third of its start for pydantic.
 """
 
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from edgegpt.yaml_file import load_yaml, parse_yaml, validate
+from edgegpt.errors import ConfigError
+from edgegpt.yaml_file import Mistake, listed, missing_key, parse_yaml, read_yaml, unknown_key, wrong_value
 
 # Beyond what any machine holds, so that a slip of the finger is refused before memory is asked for.
-Count = Annotated[int, Field(ge=1, le=2**24)]
-Layers = Annotated[int, Field(ge=1, le=1024)]
+_COUNT: Final = {"ge": 1, "le": 2**24}
+_LAYERS: Final = {"ge": 1, "le": 1024}
 
 
-class ModelConfig(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
     """Hyper-parameters of one model. Unknown keys and wrong types are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, title="edgegpt model")
+    # What edgegpt.schemas, through pydantic, cannot see: the checks below are our own.
+    __pydantic_config__: ClassVar[dict[str, str]] = {"title": "edgegpt model", "extra": "forbid"}
 
-    family: Literal["gpt2"] = Field(
-        default="gpt2", description="Block design: LayerNorm, learned positions, GELU."
+    family: Literal["gpt2"] = field(
+        default="gpt2", metadata={"description": "Block design: LayerNorm, learned positions, GELU."}
     )
-    vocab_size: Count = Field(description="Rows of the token embedding; at least the tokenizer's size.")
-    block_size: Count = Field(description="Context length in tokens: prompt and answer together.")
-    n_layer: Layers = Field(description="Number of transformer blocks.")
-    n_head: Count = Field(description="Number of attention heads; must divide n_embd.")
-    n_embd: Count = Field(description="Width of the residual stream.")
-    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Dropout probability while training.")
-    qkv_bias: bool = Field(default=False, description="Whether the query/key/value projection has a bias.")
-    tie_embeddings: bool = Field(
-        default=False, description="Whether the head shares the token embedding's weights."
+    vocab_size: int = field(
+        metadata={"description": "Rows of the token embedding; at least the tokenizer's size.", **_COUNT}
     )
-    gelu: Literal["tanh", "erf"] = Field(
-        default="tanh", description="GELU: GPT-2's tanh approximation or the exact erf."
+    block_size: int = field(
+        metadata={"description": "Context length in tokens: prompt and answer together.", **_COUNT}
+    )
+    n_layer: int = field(metadata={"description": "Number of transformer blocks.", **_LAYERS})
+    n_head: int = field(metadata={"description": "Number of attention heads; must divide n_embd.", **_COUNT})
+    n_embd: int = field(metadata={"description": "Width of the residual stream.", **_COUNT})
+    dropout: float = field(
+        default=0.0, metadata={"description": "Dropout probability while training.", "ge": 0.0, "lt": 1.0}
+    )
+    qkv_bias: bool = field(
+        default=False, metadata={"description": "Whether the query/key/value projection has a bias."}
+    )
+    tie_embeddings: bool = field(
+        default=False, metadata={"description": "Whether the head shares the token embedding's weights."}
+    )
+    gelu: Literal["tanh", "erf"] = field(
+        default="tanh", metadata={"description": "GELU: GPT-2's tanh approximation or the exact erf."}
     )
 
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> "ModelConfig":
-        if self.n_embd % self.n_head:
-            raise ValueError(f"n_embd must be divisible by n_head, got {self.n_embd} and {self.n_head}")
-        return self
+    def __post_init__(self) -> None:
+        if found := mistakes(vars(self)):
+            raise ConfigError(listed(found))
+        object.__setattr__(self, "dropout", float(self.dropout))
 
     @property
     def head_dim(self) -> int:
@@ -57,13 +69,55 @@ class ModelConfig(BaseModel):
     @classmethod
     def from_yaml(cls, path: str | Path) -> "ModelConfig":
         """Read a config file; raises ConfigError naming file, key and value."""
-        return load_yaml(path, cls)
+        return _of(read_yaml(Path(path)), str(path))
 
     @classmethod
     def parse(cls, text: str, source: str) -> "ModelConfig":
         """Read a config from YAML text; `source` names it in errors."""
-        return validate(parse_yaml(text, source), cls, source)
+        return _of(parse_yaml(text, source), source)
 
     def to_yaml(self) -> str:
         """The config as YAML text, every key written out."""
-        return yaml.safe_dump(self.model_dump(), sort_keys=False)
+        return yaml.safe_dump(asdict(self), sort_keys=False)
+
+
+def mistakes(data: Mapping[Any, Any], inside: str = "") -> list[Mistake]:
+    """All that is wrong with a config's keys and values; `inside` stands before each key."""
+    known = {key.name: key for key in fields(ModelConfig)}
+    found = []
+    for name, key in known.items():
+        if name not in data:
+            if key.default is MISSING:
+                found.append(missing_key(inside + name))
+        elif wanted := _wanted(key, data[name]):
+            found.append(wrong_value(inside + name, wanted, data[name]))
+    names = list(known)
+    found += [unknown_key(name, names, inside) for name in data if name not in known]
+    if not found and data["n_embd"] % data["n_head"]:
+        sizes = f"{data['n_embd']} and {data['n_head']}"
+        found.append(Mistake(f"{inside}n_embd must be divisible by n_head, got {sizes}"))
+    return found
+
+
+def _wanted(key: "Field[Any]", value: Any) -> str:
+    """What a value must be, where it is not."""
+    if key.type is bool:
+        return "" if isinstance(value, bool) else "must be true or false"
+    limits: Mapping[str, Any] = key.metadata
+    if key.type is int:
+        least, most = limits["ge"], limits["le"]
+        fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return "" if fits else f"must be a whole number from {least} to {most}"
+    if key.type is float:
+        least, below = limits["ge"], limits["lt"]
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < below
+        return "" if fits else f"must be a number from {least:g} to below {below:g}"
+    choices = get_args(key.type)
+    fits = isinstance(value, str) and value in choices
+    return "" if fits else f"must be {' or '.join(map(repr, choices))}"
+
+
+def _of(data: Mapping[Any, Any], source: str) -> ModelConfig:
+    if found := mistakes(data):
+        raise ConfigError(f"{source}: {listed(found)}")
+    return ModelConfig(**data)

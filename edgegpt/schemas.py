@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from edgegpt.atomic import write_text
 from edgegpt.budget import Budget
@@ -20,12 +20,12 @@ def schemas() -> dict[str, str]:
     """File name and text of every JSON Schema."""
     from edgegpt.training.run_config import RunConfig
 
-    classes: dict[str, type[BaseModel]] = {"model": ModelConfig, "training": RunConfig, "budget": Budget}
+    classes: dict[str, type] = {"model": ModelConfig, "training": RunConfig, "budget": Budget}
     return {f"{name}.schema.json": _text(model) for name, model in classes.items()}
 
 
-def _text(model: type[BaseModel]) -> str:
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+def _text(model: type) -> str:
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(model).json_schema()}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,23 +1,34 @@
-"""Read a YAML file into a pydantic model, and turn what is wrong with it into sentences."""
+"""Read a YAML file, and turn what is wrong with its keys and values into sentences."""
 
 import difflib
 import re
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, NamedTuple
 
-import pydantic
 import yaml
 
 from edgegpt.errors import ConfigError
 from edgegpt.short_cause import short_cause
 
-Model = TypeVar("Model", bound=pydantic.BaseModel)
-
 _LONGEST: Final = 1_000_000  # characters of a text
 _MOST_MISTAKES: Final = 10  # that an error lists
 _MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key
+
+
+class Mistake(NamedTuple):
+    """One thing that is wrong with a mapping.
+
+    Attributes:
+        sentence: what it is.
+        unknown: a key that there is not, for which `keys` may hold the one that was meant.
+        keys: those that there are.
+    """
+
+    sentence: str
+    unknown: str = ""
+    keys: Sequence[str] = ()
 
 
 class _Loader(yaml.SafeLoader):
@@ -43,17 +54,6 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
     list("-+0123456789."),
 )
-
-
-def load_yaml(path: str | Path, model: type[Model]) -> Model:
-    """Read `path` and validate it as `model`.
-
-    Raises:
-        ConfigError: the file cannot be read, is not a YAML mapping, or does not fit the model. The
-            message names the file, every offending key and its value.
-    """
-    path = Path(path)
-    return validate(read_yaml(path), model, source=str(path))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -95,20 +95,35 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     return data
 
 
-def validate(data: dict[str, Any], model: type[Model], source: str) -> Model:
-    """Validate a mapping; raises ConfigError with one line for each thing that is wrong."""
+def unknown_key(key: object, keys: Sequence[str], inside: str = "") -> Mistake:
+    """A key that is none of `keys`; `inside` is what stands before it, such as `model.`."""
+    return Mistake(f"unknown key {_shown(f'{inside}{key}')}", str(key), keys)
+
+
+def missing_key(key: str) -> Mistake:
+    """A key that must be given."""
+    return Mistake(f"the key {key!r} is missing")
+
+
+def wrong_value(key: str, wanted: str, value: object) -> Mistake:
+    """A value that is not what is `wanted`, such as `must be a number`."""
     try:
-        return model.model_validate(data)
-    except pydantic.ValidationError as e:
-        errors = e.errors(include_url=False)
-        lines: list[str] = []
-        for error in errors[:_MOST_MISTAKES]:
-            line, hint = _sentence(error, model)
-            given = any(hint in earlier for earlier in lines)
-            lines.append(line if given else line + hint)
-        if len(errors) > _MOST_MISTAKES:
-            lines.append(f"and {len(errors) - _MOST_MISTAKES} more")
-        raise ConfigError(f"{source}: " + "; ".join(lines)) from e
+        given = reprlib.repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        given = "a number of thousands of digits"
+    return Mistake(f"{key} {wanted}, got {given}")
+
+
+def listed(mistakes: Sequence[Mistake]) -> str:
+    """The first mistakes in one line; a hint that many of them share is given once."""
+    lines: list[str] = []
+    for mistake in mistakes[:_MOST_MISTAKES]:
+        hint = nearest(mistake.unknown, mistake.keys)
+        given = any(hint in earlier for earlier in lines)
+        lines.append(mistake.sentence if given else mistake.sentence + hint)
+    if len(mistakes) > _MOST_MISTAKES:
+        lines.append(f"and {len(mistakes) - _MOST_MISTAKES} more")
+    return "; ".join(lines)
 
 
 def nearest(key: object, keys: Sequence[str]) -> str:
@@ -118,41 +133,6 @@ def nearest(key: object, keys: Sequence[str]) -> str:
     return f"; the keys are {', '.join(keys)}" if keys else ""
 
 
-def _sentence(error: Any, model: type[pydantic.BaseModel]) -> tuple[str, str]:
-    """What is wrong, and a hint that needs to be given only once."""
-    key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        *location, name = error["loc"]
-        return f"unknown key {_shown(key)}", nearest(name, _fields_at(location, model))
-    if error["type"] == "missing":
-        return f"the key {key!r} is missing", ""
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if not key:
-        return message, ""
-    message = message.replace("Input should be", "must be", 1)
-    if message.startswith("must be a valid dictionary"):
-        message = "must be `key: value` lines"
-    if ", got " in message:  # a validator of ours has said it
-        return f"{key}: {message}", ""
-    return f"{key} {message}, got {reprlib.repr(error['input'])}", ""
-
-
 def _shown(key: object) -> str:
     text = repr(key)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _fields_at(location: Sequence[str | int], model: type[pydantic.BaseModel] | None) -> list[str]:
-    for part in location:
-        if isinstance(part, int):  # an element of a list, whose model was found with the list
-            continue
-        field = model.model_fields.get(part) if model else None
-        model = _model_in(field.annotation) if field else None
-    return list(model.model_fields) if model else []
-
-
-def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
-    """The pydantic model in `Model`, `Model | None`, `list[Model]` or `dict[str, Model]`."""
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -1,5 +1,6 @@
 """Both ONNX targets of small random models, built once a test run for the tests that read them."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -19,7 +20,7 @@ TARGETS = ["engine", "portable"]
 
 
 def small(**changes) -> ModelConfig:
-    return ModelConfig(**{**SMALL.model_dump(), **changes})
+    return replace(SMALL, **changes)
 
 
 def engine_graph(model: GPT) -> onnx.ModelProto:

@@ -1,10 +1,11 @@
 """A TextGenerator whose model answers from a script, and a clock that only its steps move."""
 
+from dataclasses import replace
+
 from conftest import TINY
 from tiny_files import tokenizer
 
 from edgegpt import deadline, generator
-from edgegpt.config import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.generator import TextGenerator
 from edgegpt.sampling import SamplingParams
@@ -31,7 +32,7 @@ class Script:
         self.ids = [*ids, tokens.eos_id]
         self.steps: list[int] = []  # tokens that each step read
         self.before_step = lambda n_tokens: None
-        self.engine = Engine(None, ModelConfig(**TINY.model_dump() | {"block_size": block_size}), n_valid=270)
+        self.engine = Engine(None, replace(TINY, block_size=block_size), n_valid=270)
         self.engine._make_step = self._make_step
         self.generator = TextGenerator(self.engine, tokens, GREEDY)
 

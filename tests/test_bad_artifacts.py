@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import onnxruntime
 import pytest
+import yaml
 from onnx import TensorProto, helper, save_model
 from tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 
@@ -41,7 +43,7 @@ def with_metadata(path, **changes):
 
 def with_config(path, **changes):
     """The tiny graph under a config that speaks of another one."""
-    return with_metadata(path, META_CONFIG=TINY.model_copy(update=changes).to_yaml())
+    return with_metadata(path, META_CONFIG=yaml.safe_dump({**asdict(TINY), **changes}))
 
 
 def test_a_missing_file(tmp_path):
@@ -323,7 +325,7 @@ def refusal_of_load(path, **options) -> str:
 
 @pytest.mark.parametrize("target", [contract.ENGINE, contract.PORTABLE])
 def test_a_block_size_beyond_the_graphs_is_found_while_loading(tmp_path, target):
-    config = TINY.model_copy(update={"block_size": 49})
+    config = replace(TINY, block_size=49)
     entries = metadata(target, config)
     path = write_file(tmp_path / "long.onnx", graph(target), entries)
     assert "at position 48" in refusal_of_load(path)

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import signal
 from itertools import islice
 from pathlib import Path
@@ -277,6 +278,22 @@ def test_the_shipped_run_file_loads_and_its_mistakes_are_named(tmp_path: Path) -
     broken = tmp_path / "run.yaml"
     broken.write_text(rover.read_text().replace("n_layer: 4", "n_layers: 4"))
     with pytest.raises(ConfigError, match=r"unknown key 'model.n_layers', did you mean 'n_layer'\?"):
+        RunConfig.from_yaml(broken)
+    broken.write_text(
+        rover.read_text().replace("n_layer: 4", "n_layer: four").replace("n_embd:", "n_emb:") + "step: 1\n"
+    )
+    with pytest.raises(ConfigError) as error:
+        RunConfig.from_yaml(broken)
+    assert str(error.value) == (
+        f"{broken}: model.n_layer must be a whole number from 1 to 1024, got 'four'; "
+        "the key 'model.n_embd' is missing; unknown key 'model.n_emb', did you mean 'n_embd'?; "
+        "unknown key 'step', did you mean 'steps'?"
+    )
+    broken.write_text(re.sub("n_head: .*", "n_head: 5", rover.read_text()))
+    with pytest.raises(ConfigError, match=r"model\.n_embd must be divisible by n_head, got 192 and 5$"):
+        RunConfig.from_yaml(broken)
+    broken.write_text(rover.read_text().replace("model:", "model: nano\nshape:"))
+    with pytest.raises(ConfigError, match="model must be `key: value` lines, got 'nano'"):
         RunConfig.from_yaml(broken)
     broken.write_text(rover.read_text().replace("examples: 400000", "exmples: 400000"))
     with pytest.raises(ConfigError, match=r"unknown key 'train.0.exmples', did you mean 'examples'\?"):

@@ -1,6 +1,7 @@
 """Verification measures what it says, and notices each way in which a file can be wrong."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -178,7 +179,7 @@ def test_a_file_of_other_weights_is_refused(tiny_file, tiny_config, tiny_tokeniz
 def test_a_file_of_another_config_with_the_same_weights_is_refused(
     tiny_file, tiny_config, tiny_gpt, tiny_tokenizer, tmp_path
 ):
-    model = random_gpt(tiny_config.model_copy(update={"n_head": 4}))
+    model = random_gpt(replace(tiny_config, n_head=4))
     model.load_state_dict(tiny_gpt.state_dict())
     save_checkpoint(tmp_path / "heads", model, tiny_tokenizer)
     with pytest.raises(VerificationError, match=r"another config than .*heads: n_head 2, here 4"):

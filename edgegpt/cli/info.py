@@ -21,7 +21,7 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
         "recipe": artifact.recipe,
         "kv_cache": artifact.kv_cache,
         "parameters": parameter_count(config),
-        "config": config.model_dump(),
+        "config": asdict(config),
         "tokenizer_vocab_size": artifact.tokenizer.vocab_size,
         "kv_cache_bytes_per_token": kv_cache_bytes(config, 1, artifact.kv_cache),
         "kv_cache_bytes": kv_cache_bytes(config, config.block_size, artifact.kv_cache),

@@ -27,7 +27,7 @@ def params(
     config = ModelConfig.from_yaml(model_file)
     result = account(config, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, kv_capacity=capacity)
     if as_json:
-        print_json({"config": config.model_dump(), **asdict(result)})
+        print_json({"config": asdict(config), **asdict(result)})
         return
     stdout.print(_sizes(result, str(model_file)))
     stdout.print(_work(result))

@@ -3,14 +3,27 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from edgegpt.config import ModelConfig
-from edgegpt.yaml_file import load_yaml
+from edgegpt.config import ModelConfig, mistakes
+from edgegpt.yaml_file import listed
+from edgegpt.yaml_model import MISTAKES, load_yaml
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[float, Field(gt=0.0)]
+
+
+def _model(value: object) -> ModelConfig:
+    """A nested config is held to its own checks; its mistakes are told with those of the run."""
+    if isinstance(value, ModelConfig):
+        return value
+    if not isinstance(value, dict):
+        raise PydanticCustomError("model", "must be `key: value` lines")
+    if found := mistakes(value, inside="model."):
+        raise PydanticCustomError(MISTAKES, "{sentences}", {"sentences": listed(found), MISTAKES: found})
+    return ModelConfig(**value)
 
 
 class _Strict(BaseModel):
@@ -45,7 +58,7 @@ class RunConfig(_Strict):
     model_config = ConfigDict(title="edgegpt training run")
 
     out: str = Field(description="Checkpoint folder to write; relative to the run file.")
-    model: ModelConfig | None = Field(
+    model: Annotated[ModelConfig, BeforeValidator(_model)] | None = Field(
         None, description="Shape of a new model; a tokenizer is trained to vocab_size."
     )
     start_from: str | None = Field(

@@ -7,6 +7,7 @@ is through a buffer bound as past and as present, longer than the prompt, whose 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
@@ -132,9 +133,11 @@ def _check_origin(artifact: Artifact, checkpoint: Checkpoint, source: str) -> No
             f"{artifact.weights_sha256[:12]}, here it is {checkpoint.weights_sha256[:12]}"
         )
     if artifact.config != checkpoint.config:
-        ours = checkpoint.config.model_dump()
+        ours = asdict(checkpoint.config)
         differences = [
-            f"{key} {value!r}, here {ours[key]!r}" for key, value in artifact.config if value != ours[key]
+            f"{key} {value!r}, here {ours[key]!r}"
+            for key, value in asdict(artifact.config).items()
+            if value != ours[key]
         ]
         raise VerificationError(
             f"{path} was exported with another config than {source}: {'; '.join(differences)}"

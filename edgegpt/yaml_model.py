@@ -1,0 +1,76 @@
+"""Read a YAML file into a pydantic model; what is wrong with it becomes sentences.
+
+Apart from `edgegpt.yaml_file`, because the robot's process loads no pydantic.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import pydantic
+
+from edgegpt.errors import ConfigError
+from edgegpt.yaml_file import Mistake, listed, missing_key, read_yaml, unknown_key, wrong_value
+
+Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+MISTAKES = "mistakes"  # type of a pydantic error that brings its own, a list of Mistake under this key
+
+
+def load_yaml(path: str | Path, model: type[Model]) -> Model:
+    """Read `path` and validate it as `model`.
+
+    Raises:
+        ConfigError: the file cannot be read, is not a YAML mapping, or does not fit the model. The
+            message names the file, every offending key and its value.
+    """
+    path = Path(path)
+    data = read_yaml(path)
+    try:
+        return model.model_validate(data)
+    except pydantic.ValidationError as e:
+        errors = e.errors(include_url=False)
+        mistakes = [mistake for error in errors for mistake in _mistakes(error, model)]
+        raise ConfigError(f"{path}: {listed(mistakes)}") from e
+
+
+def _mistakes(error: Any, model: type[pydantic.BaseModel]) -> Sequence[Mistake]:
+    if error["type"] == MISTAKES:
+        mistakes: Sequence[Mistake] = error["ctx"][MISTAKES]
+        return mistakes
+    return [_mistake(error, model)]
+
+
+def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Mistake:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        *location, name = error["loc"]
+        inside = "".join(f"{part}." for part in location)
+        return unknown_key(name, _fields_at(location, model), inside)
+    if error["type"] == "missing":
+        return missing_key(key)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not key:
+        return Mistake(message)
+    message = message.replace("Input should be", "must be", 1)
+    if message.startswith("must be a valid dictionary"):
+        message = "must be `key: value` lines"
+    if ", got " in message:  # a validator of ours has said it
+        return Mistake(f"{key}: {message}")
+    return wrong_value(key, message, error["input"])
+
+
+def _fields_at(location: Sequence[str | int], model: type[pydantic.BaseModel] | None) -> list[str]:
+    for part in location:
+        if isinstance(part, int):  # an element of a list, whose model was found with the list
+            continue
+        field = model.model_fields.get(part) if model else None
+        model = _model_in(field.annotation) if field else None
+    return list(model.model_fields) if model else []
+
+
+def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
+    """The pydantic model in `Model`, `Model | None`, `list[Model]` or `dict[str, Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
