@@ -47,9 +47,10 @@ def least_bytes(path: Path) -> int | None:
     try:
         metadata = read_metadata(path)
         config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
+        cache = kv_cache_bytes(config, config.block_size, metadata[contract.META_KV_CACHE])
         size = path.stat().st_size
         if name := metadata.get(contract.META_DATA_FILE):
             size += path.resolve().with_name(name).stat().st_size
     except (OSError, ValueError, KeyError, ConfigError):
         return None
-    return RUNTIME_BYTES + size + kv_cache_bytes(config, config.block_size)
+    return RUNTIME_BYTES + size + cache

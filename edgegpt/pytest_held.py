@@ -99,13 +99,10 @@ class Held:
 @contextmanager
 def _one_sentence() -> Iterator[None]:
     """Our errors are sentences; a traceback through edgegpt would say nothing more."""
-    failure = None
     try:
         yield
     except EdgeGPTError as e:
-        failure = str(e)
-    if failure is not None:  # outside, so that pytest shows one error and not one during another
-        pytest.fail(failure, pytrace=False)
+        raise pytest.fail.Exception(str(e), pytrace=False) from None
 
 
 @dataclass(frozen=True)

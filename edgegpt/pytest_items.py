@@ -19,13 +19,8 @@ from edgegpt.verdict import Verdict
 class BudgetItems:
     """Hooks that are there only when the options are given."""
 
-    def __init__(self, config: pytest.Config, held: Held) -> None:
-        self._config = config
+    def __init__(self, held: Held) -> None:
         self._held = held
-        # As if it had been given as an argument, so that its tests have a place in the tree, can be
-        # chosen by their node ids, and are collected wherever the other tests are.
-        if not any(_path_of(argument, config) == held.path for argument in config.args):
-            config.args.append(str(held.path))
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """The budget file, and no other."""
@@ -34,13 +29,12 @@ class BudgetItems:
         return BudgetFile.from_parent(parent, path=file_path, held=self._held)
 
     @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Once is enough where the budget file lies in a folder that is collected as well."""
-        seen: set[str] = set()
-        for item in [item for item in items if isinstance(item, _BudgetItem)]:
-            if item.name in seen:
-                items.remove(item)
-            seen.add(item.name)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """All tests of the budget, unless some came from the arguments: its path, or one's node id."""
+        if not any(isinstance(item, _BudgetItem) for item in items):
+            items.extend(
+                session.genitems(BudgetFile.from_parent(session, path=self._held.path, held=self._held))
+            )
 
     def pytest_report_header(self) -> list[str]:
         """What is measured, on what."""
@@ -61,7 +55,7 @@ class BudgetItems:
             return
         terminalreporter.section(f"{checked.path.name} against {checked.budget.name}")
         lines = [(r.name, limit(r), measured(r), margin(r), r.verdict.value) for r in checked.rows]
-        header = ("limit", "allowed", "measured (95 % interval)", "margin", "verdict")
+        header = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
         widths = [max(len(line[i]) for line in (header, *lines)) for i in range(len(header))]
         for line in (header, *lines):
             cells = [
@@ -192,10 +186,6 @@ def _verify(model: Path, checkpoint: Path) -> None:
 
 def _open(held: Held) -> Artifact:
     return open_artifact(held.model, threads=held.budget.threads)
-
-
-def _path_of(argument: str, config: pytest.Config) -> Path:
-    return config.invocation_params.dir / argument.partition("::")[0]
 
 
 _CAUSALITY: Final = 1e-6  # for a file without evidence

@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from edgegpt.pytest_items import BudgetItems
 
     held = config.stash[_HELD] = Held.from_config(config)
-    config.pluginmanager.register(BudgetItems(config, held), "edgegpt-budget-items")
+    config.pluginmanager.register(BudgetItems(held), "edgegpt-budget-items")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

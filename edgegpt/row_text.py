@@ -34,4 +34,6 @@ def margin(row: Row) -> str:
 def _number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 0.01 else f"{value:.1g}"
+    if abs(value) < 1e-6:
+        return "0"
+    return f"{value:.3g}" if abs(value) >= 0.1 else f"{value:.2g}"

@@ -61,7 +61,7 @@ def test_each_limit_and_each_property_of_the_file_is_a_test(pytester: pytest.Pyt
             "edgegpt: *tiny.onnx against roomy, 1 thread",
             "edgegpt: *cores, load *; python *, edgegpt *, onnxruntime *, numpy *",
             "*tiny.onnx against roomy*",
-            "limit*allowed*measured (95 % interval)*margin*verdict",
+            "limit*allowed*measured (95 %)*margin*verdict",
             "parameters*1,000,000*kept",
         ]
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr, stdout, table
@@ -67,8 +68,9 @@ def _print(checked: "Check") -> None:
         for row in checked.rows
     ]
     title = f"{checked.path} against {budget.name}"
-    columns = ["limit", "allowed", "measured (95 % interval)", "margin", "verdict"]
+    columns = ["limit", "allowed", "measured (95 %)", "margin", "verdict"]
     result = table(title, columns, lines)
+    result.box, result.pad_edge = SIMPLE_HEAD, False  # narrow, so that it fits into 80 columns
     result.columns[0].no_wrap = True  # a name that is folded cannot be searched for
     stdout.print(result)
     if checked.processes:
