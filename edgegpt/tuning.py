@@ -2,34 +2,32 @@
 
 `edgegpt tune` measures it and `edgegpt.load` looks it up. It lies in the user's cache folder, one small
 JSON per file and machine, and never in the artifact: another board wants another.
+
+Every process that loads a file loads this module, and few have a tuning: what only they need is imported
+where it is used (importlib.metadata 3 MB, logging and atomic 1 MB each).
 """
 
-import hashlib
-import logging
+import json
 import os
+from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from edgegpt.atomic import write_text
 from edgegpt.cores import allowed_cpus, available_cores, cgroup_quota, cpu_name
-from edgegpt.errors import MeasureError
+from edgegpt.errors import EngineError, MeasureError
+from edgegpt.short_cause import short_cause
 
 # A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a
 # piece needs in memory stays small.
 PREFILL_CHUNK: Final = 64
 
 _LARGEST: Final = 10_000  # bytes of such a file; what is larger is not ours
-_LOG: Final = logging.getLogger(__name__)
-
-_Count = Annotated[int, Field(ge=1)]
 
 
-class Tuning(BaseModel):
-    """How a file is run.
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How a file is run; a value that cannot be is refused with EngineError.
 
     Attributes:
         decode_threads: of onnxruntime, for one token after another.
@@ -39,12 +37,18 @@ class Tuning(BaseModel):
         prefill_chunk: tokens of a prompt that are read in one call.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    decode_threads: _Count
-    prefill_threads: _Count
+    decode_threads: int
+    prefill_threads: int
     spinning: bool
-    prefill_chunk: _Count
+    prefill_chunk: int
+
+    def __post_init__(self) -> None:
+        for name in ("decode_threads", "prefill_threads", "prefill_chunk"):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise EngineError(f"{name} must be a whole number of at least 1, got {count!r}")
+        if not isinstance(self.spinning, bool):
+            raise EngineError(f"spinning must be true or false, got {self.spinning!r}")
 
     @classmethod
     def of_threads(cls, threads: int) -> "Tuning":
@@ -62,7 +66,8 @@ class Tuning(BaseModel):
         return f"{decode}, prompts in pieces of {self.prefill_chunk} tokens, {spinning}"
 
 
-class Fingerprint(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
     """What a tuning depends on beside the file; where any of it differs, the tuning is not used.
 
     Attributes:
@@ -73,21 +78,11 @@ class Fingerprint(BaseModel):
         edgegpt: its version.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     cpu: str
     cpus: tuple[int, ...]
     quota: float | None
     onnxruntime: str
     edgegpt: str
-
-
-class _Kept(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    file_sha256: str
-    machine: Fingerprint
-    tuning: Tuning
 
 
 def fingerprint() -> Fingerprint:
@@ -127,20 +122,21 @@ def find(file_sha256: str) -> Tuning | None:
         _warn(f"a tuning of more than {_LARGEST} bytes is none of edgegpt's, {again}")
         return None
     try:
-        kept = _Kept.model_validate_json(content)
-    except ValidationError as e:
-        where = ".".join(str(part) for part in e.errors()[0]["loc"])
-        _warn(f"the tuning of this file is damaged{where and f' at {where}'}, {again}")
+        kept = json.loads(content)
+        tuning = Tuning(**kept["tuning"])
+        fits = kept["file_sha256"] == file_sha256 and kept["machine"] == _plain(machine)
+    except (ValueError, LookupError, TypeError, RecursionError, EngineError) as e:
+        _warn(f"the tuning of this file is damaged ({short_cause(e)}), {again}")
         return None
-    if kept.file_sha256 != file_sha256 or kept.machine != machine:
+    if not fits:
         _warn(f"the tuning of this file was made for another file or machine, {again}")
         return None
     cores = available_cores(len(machine.cpus), machine.quota)
-    most = max(kept.tuning.decode_threads, kept.tuning.prefill_threads)
+    most = max(tuning.decode_threads, tuning.prefill_threads)
     if most > cores:
         _warn(f"the tuning of this file has {most} threads where {cores} can run, {again}")
         return None
-    return kept.tuning
+    return tuning
 
 
 def keep(file_sha256: str, tuning: Tuning) -> Path:
@@ -152,11 +148,13 @@ def keep(file_sha256: str, tuning: Tuning) -> Path:
     Raises:
         MeasureError: there is no cache folder, or it cannot be written.
     """
+    from edgegpt.atomic import write_text
+
     folder, machine = make_folder(file_sha256), fingerprint()
-    kept = _Kept(file_sha256=file_sha256, machine=machine, tuning=tuning)
+    kept = {"file_sha256": file_sha256, "machine": _plain(machine), "tuning": asdict(tuning)}
     path = folder / _name(machine)
     try:
-        write_text(path, kept.model_dump_json(indent=2) + "\n")
+        write_text(path, json.dumps(kept, indent=2) + "\n")
     except OSError as e:
         raise MeasureError(_unwritable(folder, e)) from e
     return path
@@ -188,8 +186,15 @@ def _root() -> Path | None:
     return None
 
 
+def _plain(machine: Fingerprint) -> dict[str, Any]:
+    """As JSON gives it back."""
+    return {**asdict(machine), "cpus": list(machine.cpus)}
+
+
 def _name(machine: Fingerprint) -> str:
-    return f"{hashlib.sha256(machine.model_dump_json().encode()).hexdigest()[:16]}.json"
+    from hashlib import sha256
+
+    return f"{sha256(json.dumps(_plain(machine)).encode()).hexdigest()[:16]}.json"
 
 
 def _unwritable(folder: Path, error: OSError) -> str:
@@ -200,6 +205,8 @@ def _unwritable(folder: Path, error: OSError) -> str:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package) or "unknown"  # None where the package's metadata is damaged
     except PackageNotFoundError:  # run from a folder that is not installed
@@ -209,4 +216,6 @@ def _version(package: str) -> str:
 @cache
 def _warn(sentence: str) -> None:
     """Once a process: a node that loads again and again should not fill its log."""
-    _LOG.warning(sentence)
+    import logging
+
+    logging.getLogger(__name__).warning(sentence)

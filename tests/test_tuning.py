@@ -81,8 +81,8 @@ def test_a_tuning_of_another_machine_or_share_of_it_is_not_used(monkeypatch, cap
 @pytest.mark.parametrize("package", ["onnxruntime", "edgegpt"])
 def test_a_tuning_of_another_version_is_not_used(monkeypatch, package):
     keep(SHA, TUNED)
-    real = tuning.version
-    monkeypatch.setattr(tuning, "version", lambda name: "0.0" if name == package else real(name))
+    real = tuning._version
+    monkeypatch.setattr(tuning, "_version", lambda name: "0.0" if name == package else real(name))
     assert find(SHA) is None
 
 
