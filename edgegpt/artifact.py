@@ -110,12 +110,17 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
     )
 
 
-def file_identity(path: Path, metadata: dict[str, str]) -> str:
-    """The sha256 by which a file's tuning is found.
+def file_identity(path: str | Path) -> str:
+    """The sha256 by which a file's tuning is found; raises ArtifactError as `open_artifact`.
 
     The one that the exporter has sealed it with, which covers the weights beside it too; of a file
-    without a seal, its own. Raises ArtifactError where the file cannot be read.
+    without a seal, its own.
     """
+    path = Path(path)
+    return _identity(path, _metadata(path))
+
+
+def _identity(path: Path, metadata: dict[str, str]) -> str:
     if seal := metadata.get(contract.META_FILE_SHA256):
         return seal
     with _reading(path):
@@ -126,7 +131,7 @@ def _tuning(path: Path, metadata: dict[str, str], threads: int | Tuning | None) 
     if isinstance(threads, Tuning):
         return threads
     if threads is None:
-        return tuning.find(file_identity(path, metadata)) or Tuning.of_threads(1)
+        return tuning.find(_identity(path, metadata)) or Tuning.of_threads(1)
     return Tuning.of_threads(threads)
 
 

@@ -58,7 +58,7 @@ class Tuning:
         )
 
     def __str__(self) -> str:
-        """As `1 thread to decode, 2 for prompts, in pieces of 64 tokens, no spinning`."""
+        """As `1 thread to decode, 2 for prompts, prompts in pieces of 64 tokens, no spinning`."""
         decode = f"{self.decode_threads} {'thread' if self.decode_threads == 1 else 'threads'}"
         if self.prefill_threads != self.decode_threads:
             decode += f" to decode, {self.prefill_threads} for prompts"

@@ -44,6 +44,7 @@ LAYERS: dict[str, set[str]] = {
     "generator": {"generator", "session", "turn"},  # text in, text out
     "server": {"request_queue", "server", "server_statistics", "session_store", "ticket", "token_count"},
     "judged": {
+        "autotune",
         "board",
         "budget",
         "check",

@@ -26,7 +26,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_shell_blocks_run_and_then_the_python_blocks(workplace: Path) -> None:
+def test_the_shell_blocks_run_and_then_the_python_blocks(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # `edgegpt tune` writes there
     assert blocks("sh")
     assert blocks("python")
     printed = ""

@@ -1,19 +1,15 @@
 """`edgegpt bench FILE.onnx`."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from edgegpt.cli.extras import needs
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
+from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError
-
-if TYPE_CHECKING:
-    from edgegpt.measure.process import Progress
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -37,7 +33,7 @@ def bench(
         _check_plot(plot)
         with needs("report"):
             from edgegpt.measure.plot import save_plot
-    with _progress(visible=stderr.is_terminal and not as_json) as on_progress:
+    with measuring(visible=not as_json) as on_progress:
         result = measure(
             file, Plan(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
         )
@@ -70,18 +66,3 @@ def _check_plot(plot: Path) -> None:
         raise MeasureError(f"--plot cannot write {plot}: the folder {plot.parent} is read-only")
     if plot.is_dir():
         raise MeasureError(f"--plot must name a file, and {plot} is a folder")
-
-
-@contextmanager
-def _progress(*, visible: bool) -> "Iterator[Progress]":
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("measuring"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=stderr, disable=not visible, transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda share: bar.update(task, completed=share)

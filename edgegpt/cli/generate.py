@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr
+from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr
 from edgegpt.errors import PromptError
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def generate(
     capacity: Annotated[
         int | None, typer.Option(help="Context in tokens; the model's own if not given.")
     ] = None,
-    threads: ThreadsOption = 1,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of onnxruntime; as `edgegpt tune` found, or 1.")
+    ] = None,
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Print as it comes; on a terminal by default.")
     ] = None,

@@ -11,7 +11,7 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
     from edgegpt.accounting import kv_cache_bytes, parameter_count
     from edgegpt.artifact import open_artifact
 
-    artifact = open_artifact(file)
+    artifact = open_artifact(file, threads=None)
     config = artifact.config
     facts: dict[str, Any] = {
         "path": str(artifact.path),
@@ -28,6 +28,7 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
         "sampling": asdict(artifact.sampling),
         "weights_sha256": artifact.weights_sha256,
         "tool": artifact.tool,
+        "runs_here_with": asdict(artifact.tuning),
         "evidence": artifact.evidence,
     }
     if as_json:
@@ -49,6 +50,7 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
         ["verified", _verified(artifact.evidence)],
         ["weights sha256", artifact.weights_sha256],
         ["made by", artifact.tool],
+        ["runs here with", str(artifact.tuning)],
     ]
     stdout.print(table(str(artifact.path), ["", ""], rows, numbers=False))
 

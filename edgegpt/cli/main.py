@@ -20,6 +20,7 @@ from edgegpt.cli.generate import generate
 from edgegpt.cli.info import info
 from edgegpt.cli.params import params
 from edgegpt.cli.train import train
+from edgegpt.cli.tune import tune
 from edgegpt.cli.verify import verify
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (params, train, export, verify, info, generate, eval_, bench, check):
+for command in (params, train, export, verify, info, generate, eval_, bench, tune, check):
     app.command(command.__name__.rstrip("_"))(command)
 
 

@@ -1,8 +1,7 @@
-"""The process that measures one file; started by edgegpt.measure.process, which reads its JSON lines.
+"""The process that measures one file; started by edgegpt.measure.process.
 
 It does what a robot's process does, in the same order, so that its load time and memory are the
-model's. A job comes on standard input; on standard output come {"progress"} lines and at last one
-{"figures"} or {"error"}.
+model's.
 """
 
 import time
@@ -15,16 +14,15 @@ import edgegpt  # noqa: E402
 edgegpt.load  # noqa: B018  # public names are imported when they are first asked for
 imported = time.perf_counter()
 
-import json  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from edgegpt.errors import EdgeGPTError, MeasureError  # noqa: E402
+from edgegpt.errors import MeasureError  # noqa: E402
 from edgegpt.measure.distribution import Distribution  # noqa: E402
+from edgegpt.measure.job import Progress, do  # noqa: E402
 from edgegpt.measure.memory import memory, peak_rss_bytes  # noqa: E402
 from edgegpt.measure.plan import (  # noqa: E402
     MIN_ROUNDS,
@@ -34,7 +32,7 @@ from edgegpt.measure.plan import (  # noqa: E402
     figures_to_json,
     plan_from_json,
 )
-from edgegpt.measure.timing import MS, first_token_ms, random_ids, token_ms  # noqa: E402
+from edgegpt.measure.timing import MS, first_token_ms, random_ids, token_ms, waited_seconds  # noqa: E402
 from edgegpt.sampling import SamplingParams, new_rng, sample  # noqa: E402
 
 _PROMPTS = (8, 32, 128)
@@ -43,23 +41,10 @@ _PARTS = 50  # samples of what is measured beside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 _SLOPE_STEPS = 50  # moments at which memory is looked at
 
-Progress = Callable[[float], None]
 
-
-def main() -> int:
-    """Do the job on standard input and return the exit code."""
-    job = json.load(sys.stdin)
-    try:
-        figures = measure(job["path"], plan_from_json(job["plan"]), lambda x: _say("progress", x))
-    except EdgeGPTError as e:
-        _say("error", {"kind": type(e).__name__, "sentence": str(e)})
-        return 1
-    except MemoryError:
-        sentence = f"there is not enough memory to load and measure {job['path']}"
-        _say("error", {"kind": MeasureError.__name__, "sentence": sentence})
-        return 1
-    _say("figures", figures_to_json(figures))
-    return 0
+def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """The job of edgegpt.measure.process.measure_process."""
+    return figures_to_json(measure(job["path"], plan_from_json(job["plan"]), progress))
 
 
 def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
@@ -124,13 +109,13 @@ class _Rounds:
         self._round()
         for samples in (*self.first.values(), *self.token.values(), self.medians):
             samples.clear()
-        waited, start = _waited_seconds(), time.perf_counter()
+        waited, start = waited_seconds(), time.perf_counter()
         while (spent := time.perf_counter() - start) < seconds or len(self.medians) < MIN_ROUNDS:
             self._round()
             progress(min(spent / seconds if seconds else 1.0, len(self.medians) / MIN_ROUNDS))
         if waited is not None:
             self.waited_percent = (
-                100 * ((_waited_seconds() or waited) - waited) / (time.perf_counter() - start)
+                100 * ((waited_seconds() or waited) - waited) / (time.perf_counter() - start)
             )
 
     def _round(self) -> None:
@@ -209,17 +194,5 @@ def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
     return read_bandwidth(beyond, threads), read_bandwidth(min(model, beyond), threads)
 
 
-def _waited_seconds() -> float | None:
-    """How long this thread was ready to run and did not, since its start (sched-stats of the kernel)."""
-    try:
-        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _say(name: str, value: object) -> None:
-    print(json.dumps({name: value}), flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(do(work))

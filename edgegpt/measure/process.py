@@ -38,9 +38,23 @@ def measure_process(
     """
     plan = Plan() if plan is None else plan
     check_threads(plan.threads)
-    job = json.dumps({"path": str(path), "plan": asdict(plan)})
+    job = {"path": str(path), "plan": asdict(plan)}
+    return figures_from_json(run_child("edgegpt.measure.child", job, on_progress=on_progress))
+
+
+def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None = None) -> Any:
+    """What a fresh process found, which runs a module that ends in `edgegpt.measure.job.do`.
+
+    Args:
+        module: its name.
+        job: for its standard input; `path` is the file it measures.
+        on_progress: as of measure_process.
+
+    Raises:
+        MeasureError: the process failed or was killed. Errors of edgegpt's own that it met are raised here.
+    """
     with tempfile.TemporaryFile() as stderr:  # a pipe would fill up and block when nobody reads
-        command = [sys.executable, "-m", "edgegpt.measure.child"]
+        command = [sys.executable, "-m", module]
         pipe = subprocess.PIPE
         with subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=stderr, env=_environment(), text=True, encoding="utf-8"
@@ -48,17 +62,17 @@ def measure_process(
             try:
                 assert child.stdin is not None
                 assert child.stdout is not None
-                message = _talk(child.stdin, child.stdout, job, on_progress)
+                message = _talk(child.stdin, child.stdout, json.dumps(job), on_progress)
             except BaseException:  # Ctrl-C, or on_progress failed
                 child.kill()
                 raise
         code = child.returncode
         if "figures" in message:
-            return figures_from_json(message["figures"])
+            return message["figures"]
         if "error" in message:
             raise _error(message["error"])
         stderr.seek(0)
-        raise MeasureError(_death(path, code, stderr.read().decode("utf-8", "replace")))
+        raise MeasureError(_death(job["path"], code, stderr.read().decode("utf-8", "replace")))
 
 
 def check_threads(threads: int) -> None:

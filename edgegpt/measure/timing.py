@@ -7,6 +7,7 @@ not in them.
 
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from time import perf_counter
 from typing import Final
 
@@ -91,6 +92,14 @@ def random_ids(engine: Engine, n: int) -> list[int]:
     """The same n ids in every run, spread over all that may be generated."""
     ids: list[int] = np.random.default_rng(0).integers(engine.n_valid, size=n).tolist()
     return ids
+
+
+def waited_seconds() -> float | None:
+    """How long this thread was ready to run and did not, since its start (sched-stats of the kernel)."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _greedy(max_new_tokens: int) -> SamplingParams:
