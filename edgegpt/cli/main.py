@@ -19,6 +19,7 @@ from edgegpt.cli.export import export
 from edgegpt.cli.generate import generate
 from edgegpt.cli.info import info
 from edgegpt.cli.params import params
+from edgegpt.cli.report import report
 from edgegpt.cli.train import train
 from edgegpt.cli.tune import tune
 from edgegpt.cli.verify import verify
@@ -31,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (params, train, export, verify, info, generate, eval_, bench, tune, check):
+for command in (params, train, export, verify, info, generate, eval_, bench, tune, check, report):
     app.command(command.__name__.rstrip("_"))(command)
 
 

@@ -1,0 +1,76 @@
+"""`edgegpt report FILE.onnx --out report.html`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from edgegpt.cli.extras import needs
+from edgegpt.cli.out_file import check_out_file
+from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stderr, stdout
+from edgegpt.errors import BudgetError, MeasureError, VerificationError
+
+if TYPE_CHECKING:
+    from edgegpt.report.gather import Report
+
+
+def report(
+    file: FileArgument,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to make.")],
+    budget: Annotated[
+        Path | None, typer.Option(metavar="BUDGET.yaml", help="Hold the file to these limits too.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of onnxruntime; the budget's, or 1, if not given.")
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=3600.0,
+            help="Measuring time, as of `bench`; a budget takes one and a half times as much on top.",
+        ),
+    ] = 10.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a file and write one page about it, to attach to a release.
+
+    Exit code 1, after the page is written, where the file falls short of its proof or of the budget.
+    """
+    check_out_file("--out", out, (".html", ".htm"))
+    with needs("report"):
+        from edgegpt.report.page import save_page
+    from edgegpt.report.document import report_json
+    from edgegpt.report.gather import gather
+
+    with stderr.status("starting") as status:
+        made = gather(
+            file,
+            out,
+            budget=budget,
+            threads=threads,
+            seconds=seconds,
+            on_step=lambda step: status.update(Text(step)),
+        )
+        try:
+            save_page(made, out)
+        except OSError as e:
+            raise MeasureError(f"--out cannot write {out}: {e.strerror or e}") from e
+    if as_json:
+        print_json(report_json(made))
+    else:
+        stdout.print(_sentence(made))
+    if made.unproved:
+        raise VerificationError(f"{file} fell short: {'; '.join(made.unproved)}")
+    if made.broken:
+        doubt = " (this machine was not quiet while it measured)" if made.noise else ""
+        raise BudgetError(f"{file} falls short of the budget: {'; '.join(made.broken)}{doubt}")
+
+
+def _sentence(made: "Report") -> str:
+    out = made.options.out
+    noise = f"\nThis machine was not quiet, so its times are too long: {'; '.join(made.noise)}."
+    return f"{out}: {megabytes(out.stat().st_size)}, {'passed' if made.passed else 'fell short'}" + (
+        noise if made.noise else ""
+    )

@@ -1,0 +1,49 @@
+"""A report for machines."""
+
+from dataclasses import asdict
+from typing import Any
+
+from edgegpt.check import check_json
+from edgegpt.measure.bench_json import bench_json
+from edgegpt.report.gather import Report
+from edgegpt.report.proof import Number
+from edgegpt.report.roofline import Point
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Everything that the page says; bytes, milliseconds and FLOPs, as the names say."""
+    facts, weights, evidence = report.facts, report.weights, report.evidence
+    return {
+        "made": report.made.isoformat(timespec="seconds"),
+        "page": str(report.options.out),
+        "passed": report.passed,
+        "unproved": list(report.unproved),
+        "broken": list(report.broken),
+        "noise": list(report.noise),
+        "file": {
+            **asdict(facts),
+            "path": str(facts.path),
+        },
+        "weights": {**asdict(weights), "bits": dict(weights.bits)},
+        "evidence": {
+            **asdict(evidence),
+            "checks": [_number(number) for number in evidence.checks],
+        },
+        "repeated": [_number(number) for number in report.repeated],
+        "bench": bench_json(report.bench),
+        "roofline": {
+            "tokens": [_point(point) for point in report.roofline.tokens],
+            "prompts": [_point(point) for point in report.roofline.prompts],
+        },
+        "budget": None if report.checked is None else check_json(report.checked),
+        "budget_sha256": report.budget_sha256,
+        "commands": [asdict(command) for command in report.commands],
+    }
+
+
+def _number(number: Number) -> dict[str, Any]:
+    return {**asdict(number), "passed": number.passed}
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {**asdict(point), "intensity": point.intensity, "flops_per_second": point.flops_per_second}

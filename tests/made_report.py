@@ -1,0 +1,99 @@
+"""A report whose times are made by hand, on a real file: what a page says of them is then known."""
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from edgegpt.artifact import open_artifact
+from edgegpt.budget import Budget
+from edgegpt.check import Check
+from edgegpt.measure.bench import Bench
+from edgegpt.measure.distribution import Distribution
+from edgegpt.measure.file import read_file
+from edgegpt.measure.machine import Machine
+from edgegpt.measure.memory import Memory
+from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
+from edgegpt.report.commands import Options, commands
+from edgegpt.report.facts import read_facts
+from edgegpt.report.gather import Report
+from edgegpt.report.proof import Number, read_evidence
+from edgegpt.report.roofline import roofline
+from edgegpt.report.weights import read_weights
+from edgegpt.verdict import Estimate, rows
+
+MACHINE = Machine(
+    cpu="Hand CPU",
+    board=None,
+    architecture="x86_64",
+    system="Linux",
+    cores=4,
+    affinity=4,
+    quota=None,
+    load=0.1,
+    governor="performance",
+    last_level_cache_bytes=8_000_000,
+    memory_bytes=4_000_000_000,
+    versions={"python": "3", "edgegpt": "0", "onnxruntime": "1", "numpy": "2"},
+)
+
+
+def around(ms: float) -> Distribution:
+    return Distribution((ms,) * 97 + (1.2 * ms, 1.5 * ms, 2 * ms))
+
+
+FIGURES = ProcessFigures(
+    import_ms=100.0,
+    load_ms=150.0,
+    first_reply_ms=5.0,
+    imported=Memory(50_000_000, 30_000_000, 20_000_000),
+    loaded=Memory(60_000_000, 38_000_000, 22_000_000),
+    worked=Memory(62_000_000, 40_000_000, 22_000_000),
+    peak_rss_bytes=63_000_000,
+    cache_bytes=24_576,
+    idle_cpu_percent=0.1,
+    first_token={8: around(4.0), 32: around(11.0), 47: around(16.5)},
+    token={16: around(2.0), 24: around(2.25), 35: around(2.5)},
+    tokenise=Distribution((0.02,)),
+    tokenise_tokens=26,
+    draw=Distribution((0.03,)),
+    round_ms=(2.0,),
+    waited_percent=0.0,
+    rss_slope_kb_per_1000=None,
+    bandwidth=(),
+)
+
+
+def made_bench(file: Path, figures: ProcessFigures = FIGURES, machine: Machine = MACHINE) -> Bench:
+    return Bench(
+        file=read_file(file),
+        machine=machine,
+        plan=Plan(bandwidth=True),
+        processes=(figures,) * 3,
+        first_token=figures.first_token,
+        token=figures.token,
+        bandwidth=(Bandwidth(16_000_000, 9e9), Bandwidth(4_000_000, 18e9)),
+        noise=(),
+    )
+
+
+def made_check(file: Path, budget: Budget, figures: dict[str, Estimate | None]) -> Check:
+    return Check(file, budget, 1, MACHINE, 6, rows(budget.limits(), figures), ())
+
+
+def made_report(file: Path, *, bench: Bench | None = None, checked: Check | None = None) -> Report:
+    artifact = open_artifact(file)
+    bench = made_bench(file) if bench is None else bench
+    facts, budget = read_facts(artifact), None if checked is None else Path("robot.yaml")
+    options = Options(Path("out.html"), budget, 1, 10.0)
+    return Report(
+        made=datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc),
+        options=options,
+        facts=facts,
+        weights=read_weights(artifact),
+        evidence=read_evidence(artifact),
+        repeated=(Number("causality", 0.0, 1e-6, "nats"), Number("determinism", 0, 0, "tokens")),
+        bench=bench,
+        roofline=roofline(facts.config, bench),
+        checked=checked,
+        budget_sha256=None if checked is None else "b" * 64,
+        commands=commands(facts, options, bench.machine),
+    )
