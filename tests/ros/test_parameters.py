@@ -22,7 +22,7 @@ README = (WORKSPACE / "src" / "edgegpt_ros" / "README.md").read_text(encoding="u
 @pytest.fixture(scope="module")
 def peer(model_file: Path) -> Iterator[Peer]:
     # Whole numbers for doubles, which rclpy alone answers with a dead node.
-    parameters = {"model": model_file, "temperature": 0, "chunk_ms": 5, "session_ttl_s": 60}
+    parameters = {"model": model_file, "threads": 0, "temperature": 0, "chunk_ms": 5, "session_ttl_s": 60}
     with (
         own_domain() as domain,
         GeneratorProcess(environment(domain), parameters),
@@ -38,6 +38,11 @@ def test_a_whole_number_does_for_a_double(peer: Peer) -> None:
     [result] = peer.set(temperature=1)
     assert result.successful
     assert peer.get("temperature") == [1.0]
+
+
+def test_no_number_of_threads_is_one_where_the_file_was_not_tuned(peer: Peer) -> None:
+    assert peer.get("threads") == [0]
+    assert peer.latest(ModelInfo, "model_info", latched=True).threads == 1
 
 
 @pytest.mark.parametrize(

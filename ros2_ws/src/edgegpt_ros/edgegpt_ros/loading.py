@@ -30,7 +30,7 @@ class Loaded:
 def load_model(
     path: str, *, threads: int, capacity: int, tokens_depth: int, budget: str, logger: RcutilsLogger
 ) -> Loaded:
-    """Load and warm up a model; capacity 0 is the model's own.
+    """Load and warm up a model; capacity 0 is the model's own, threads 0 what `edgegpt tune` found.
 
     Raises:
         ConfigError: the path is empty, the context is larger than tokens_depth, or the model exceeds
@@ -40,7 +40,7 @@ def load_model(
     if not path:
         raise ConfigError("model is not set; give the path of an .onnx file made by `edgegpt export`")
     limits = Budget.from_yaml(budget) if budget else None
-    artifact = open_artifact(Path(path).expanduser(), threads=threads)
+    artifact = open_artifact(Path(path).expanduser(), threads=threads or None)
     engine = Engine.from_artifact(artifact, capacity=capacity or None)
     if engine.capacity > tokens_depth:
         raise ConfigError(
@@ -51,7 +51,7 @@ def load_model(
     generator.warm_up()
     if limits is not None:
         check_budget(limits, artifact, engine, logger)
-    return Loaded(generator, _info(artifact, engine, threads))
+    return Loaded(generator, _info(artifact, engine))
 
 
 def check_budget(limits: Budget, artifact: Artifact, engine: Engine, logger: RcutilsLogger) -> None:
@@ -82,7 +82,7 @@ def check_budget(limits: Budget, artifact: Artifact, engine: Engine, logger: Rcu
         )
 
 
-def _info(artifact: Artifact, engine: Engine, threads: int) -> ModelInfo:
+def _info(artifact: Artifact, engine: Engine) -> ModelInfo:
     config = artifact.config
     return ModelInfo(
         name=wire(artifact.path.stem),
@@ -103,5 +103,5 @@ def _info(artifact: Artifact, engine: Engine, threads: int) -> ModelInfo:
         n_embd=config.n_embd,
         capacity=engine.capacity,
         kv_cache_bytes=engine.cache_bytes,
-        threads=threads,
+        threads=artifact.tuning.decode_threads,
     )

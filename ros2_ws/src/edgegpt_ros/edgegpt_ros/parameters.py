@@ -43,7 +43,13 @@ PARAMETERS: Final = (
     ),
     Entry("model", "", "unconfigured", "Path of the .onnx file made by `edgegpt export`."),
     Entry("budget", "", "unconfigured", "Path of a budget file for the model; empty: none."),
-    Entry("threads", 1, "unconfigured", "CPU threads for one call of the model.", (1, 64)),
+    Entry(
+        "threads",
+        1,
+        "unconfigured",
+        "CPU threads for one call of the model; 0: as `edgegpt tune` found here, or 1.",
+        (0, 64),
+    ),
     Entry(
         "capacity",
         0,
