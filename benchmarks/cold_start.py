@@ -20,7 +20,7 @@ import edgegpt
 
 edgegpt.load
 loaded_code = time.perf_counter()
-model = edgegpt.load({file!r})
+model = edgegpt.load({file!r}, threads=1)
 loaded = time.perf_counter()
 reply = model.generate("drive forward two metres")
 import json

@@ -49,7 +49,7 @@ def row(name: str, values: list[float], limit: str) -> str:
 
 def bare(model: Path, n: int) -> tuple[float, float]:
     """The engine's own p50 without ROS: milliseconds to the first token, and to the whole text."""
-    generator = edgegpt.load(model)
+    generator = edgegpt.load(model, threads=1)
     timings = [generator.generate(PROMPT).timing for _ in range(n + WARM_UP)][WARM_UP:]
     return percentile([t.ttft_ms for t in timings], 0.5), percentile([t.total_ms for t in timings], 0.5)
 
