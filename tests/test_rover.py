@@ -14,6 +14,7 @@ from edgegpt.pairs import read_jsonl
 from edgegpt.training.loop import STATE
 from edgegpt.training.robot_commands import generate
 from edgegpt.training.run_config import RunConfig
+from edgegpt_export import export_checkpoint
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 RUN = RunConfig.from_yaml(Path(__file__).parents[1] / "configs" / "training" / "rover.yaml")
@@ -34,6 +35,18 @@ def test_its_validation_sets_are_those_of_the_generator(name: str) -> None:
     source = RUN.validation[name]
     expected = list(generate(source.split, source.examples, source.seed))
     assert read_jsonl(ROVER / "validation" / f"{name}.jsonl") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN.validation)
+@pytest.mark.parametrize(("precision", "points"), [("int8", 0.5), ("int4", 2.0)])
+def test_few_bits_cost_it_few_points(precision: str, points: float, name: str, tmp_path: Path) -> None:
+    data = ROVER / "validation" / f"{name}.jsonl"
+    # The export itself compares the answers with float32's and makes no file that loses more.
+    evidence = export_checkpoint(ROVER, tmp_path / "rover.onnx", precision=precision, data=data).evidence
+    check = evidence.checks[-1]
+    assert check.name == "task accuracy"
+    assert check.value <= check.limit == points
 
 
 @pytest.mark.slow
