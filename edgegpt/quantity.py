@@ -19,4 +19,5 @@ def _whole(value: Any) -> Any:
 
 # Above 0 and finite.
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
+NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from edgegpt.atomic import write_text
 from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
+from edgegpt.target import Target
 
 FOLDER: Final = Path("configs/schemas")
 
@@ -20,7 +21,12 @@ def schemas() -> dict[str, str]:
     """File name and text of every JSON Schema."""
     from edgegpt.training.run_config import RunConfig
 
-    classes: dict[str, type] = {"model": ModelConfig, "training": RunConfig, "budget": Budget}
+    classes: dict[str, type] = {
+        "model": ModelConfig,
+        "training": RunConfig,
+        "budget": Budget,
+        "target": Target,
+    }
     return {f"{name}.schema.json": _text(model) for name, model in classes.items()}
 
 

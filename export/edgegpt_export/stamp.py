@@ -3,27 +3,28 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnxruntime
-import torch
 from onnx import ModelProto
 
 from edgegpt import __version__, contract
-from edgegpt.checkpoint import Checkpoint
 from edgegpt.onnx_metadata import file_sha256, metadata_entry
 from edgegpt_export.quantisation import Quantisation
 
+if TYPE_CHECKING:
+    from edgegpt.checkpoint import Checkpoint
+
 
 def metadata(
-    checkpoint: Checkpoint, target: str, quantisation: Quantisation, sampling: Mapping[str, Any]
+    checkpoint: "Checkpoint", target: str, quantisation: Quantisation, sampling: Mapping[str, Any]
 ) -> dict[str, str]:
     """Everything known before verification. Nothing in it depends on when or where it is made."""
     return {
         contract.META_FORMAT_VERSION: str(contract.FORMAT_VERSION),
         contract.META_TARGET: target,
-        contract.META_CONFIG: checkpoint.config.to_yaml(),
+        contract.META_CONFIG: checkpoint.config.to_json(),
         contract.META_TOKENIZER: checkpoint.tokenizer.to_json(),
         contract.META_PRECISION: quantisation.precision,
         contract.META_RECIPE: quantisation.to_json(),
@@ -36,6 +37,8 @@ def metadata(
 
 def tool() -> str:
     """Name and version of what makes the file."""
+    import torch  # here, because files of random weights are stamped without it
+
     return (
         f"edgegpt {__version__}, torch {torch.__version__}, "
         f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"

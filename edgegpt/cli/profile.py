@@ -1,0 +1,82 @@
+"""`edgegpt profile --out TARGET.yaml`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from edgegpt.cli.extras import needs
+from edgegpt.cli.out_file import check_out_file
+from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stderr, stdout, table
+from edgegpt.errors import MeasureError
+
+if TYPE_CHECKING:
+    from edgegpt.target import Target
+
+_SCHEMA = "# yaml-language-server: $schema=../schemas/target.schema.json\n"
+
+
+def profile(
+    out: Annotated[Path, typer.Option(metavar="TARGET.yaml", help="The file to write.")],
+    name: Annotated[str | None, typer.Option(help="Of the board; the system's own if not given.")] = None,
+    threads: ThreadsOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure this board in about a minute, so that models can be predicted and planned for it."""
+    check_out_file("--out", out, (".yaml", ".yml"))
+    if name == "":
+        raise MeasureError("--name must not be empty; leave it out for the system's own")
+    with needs("plan"):
+        from edgegpt_export import op_graphs
+        from edgegpt_export.random_file import write_random_file
+    from edgegpt.atomic import write_text
+    from edgegpt.profiling.profile import profile as measure
+
+    with stderr.status("starting") as status:
+        target = measure(
+            op_graphs,
+            write_random_file,
+            name=name,
+            threads=threads,
+            on_step=lambda step: status.update(Text(step)),
+        )
+    write_text(out, _SCHEMA + target.to_yaml())
+    if as_json:
+        print_json(target.model_dump())
+        return
+    _print(target)
+    stdout.print(f"Written: {out}")
+
+
+def _print(target: "Target") -> None:
+    cpu = target.machine.board or target.machine.cpu
+    threads = "1 thread" if target.threads == 1 else f"{target.threads} threads"
+    stdout.print(f"{target.name}: {cpu}, {target.machine.cores} cores, measured with {threads}")
+    stdout.print(
+        table(
+            "Reading memory",
+            ["buffer, MB", "GB/s"],
+            [[f"{row.working_set_mb:g}", f"{row.gb_s:.1f}"] for row in target.read_bandwidth],
+        )
+    )
+    products = [row for row in target.products if row.tokens in (1, 64)]
+    stdout.print(
+        table(
+            "Products, weights at hand",
+            ["bits, block", "tokens", "a node, us", "a million weights, us"],
+            [
+                [
+                    f"{row.bits}, {row.block or '-'}",
+                    str(row.tokens),
+                    f"{row.node_us:.2f}",
+                    f"{row.us_per_million_weights:.1f}",
+                ]
+                for row in products
+            ],
+        )
+    )
+    if target.second_thread_us is not None:
+        stdout.print(f"A sleeping second thread costs {target.second_thread_us:.0f} us to wake.")
+    if target.noise:
+        stdout.print(f"This machine was not quiet, profile it again: {'; '.join(target.noise)}.")

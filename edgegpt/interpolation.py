@@ -1,0 +1,56 @@
+"""Between what was measured."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from edgegpt.target import Streaming
+
+
+class Curve:
+    """Microseconds a MB by tokens and working set: a table, and straight lines over its logarithms.
+
+    Beyond the table its edges hold: a larger working set comes from memory, and what that costs was
+    measured; more tokens hide it as well as the most that were measured.
+    """
+
+    def __init__(self, table: dict[int, list[tuple[float, float]]]) -> None:
+        self._tokens = sorted(table)
+        self._sizes = {n: [size for size, _ in sorted(points)] for n, points in table.items()}
+        self._costs = {n: [cost for _, cost in sorted(points)] for n, points in table.items()}
+
+    @classmethod
+    def of_streaming(cls, rows: Sequence[Streaming], bits: int) -> "Curve":
+        """The rows of these bits."""
+        table: dict[int, list[tuple[float, float]]] = {}
+        for row in rows:
+            if row.bits == bits:
+                table.setdefault(row.tokens, []).append((row.working_set_mb, row.us_per_mb))
+        return cls(table)
+
+    def at(self, tokens: int, working_set_mb: float) -> float:
+        """Microseconds that a MB costs more than near."""
+        low, high, share = between(self._tokens, tokens)
+        costs = [self._one(n, working_set_mb) for n in (low, high)]
+        return costs[0] + share * (costs[1] - costs[0])
+
+    def _one(self, tokens: int, working_set_mb: float) -> float:
+        sizes, costs = self._sizes[tokens], self._costs[tokens]
+        i = bisect_right(sizes, working_set_mb)
+        if i == 0 or i == len(sizes):
+            return costs[0] if i == 0 else costs[-1]
+        share = math.log(working_set_mb / sizes[i - 1]) / math.log(sizes[i] / sizes[i - 1])
+        return costs[i - 1] + share * (costs[i] - costs[i - 1])
+
+
+def between(grid: Sequence[int], value: int) -> tuple[int, int, float]:
+    """The neighbours of a value on a sorted grid and how far it is from the lower to the upper one, 0 to 1.
+
+    A value beyond the grid is its edge.
+    """
+    i = bisect_right(grid, value)
+    if i == 0 or i == len(grid):
+        edge = grid[0] if i == 0 else grid[-1]
+        return edge, edge, 0.0
+    low, high = grid[i - 1], grid[i]
+    return low, high, (value - low) / (high - low)

@@ -1,0 +1,102 @@
+"""Products by shape, bits and tokens, and what weights from further away cost."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from edgegpt.interpolation import Curve
+from edgegpt.measure.machine import available_memory_bytes
+from edgegpt.ort_session import open_session
+from edgegpt.packing import matrix_bytes
+from edgegpt.profiling.bound import Run, rows
+from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.fit import fit
+from edgegpt.profiling.graphs import Graphs
+from edgegpt.target import Bits, Product, Streaming
+
+TOKENS: Final = (1, 2, 4, 8, 16, 32, 64)  # rows at once: decode, and pieces of a prompt
+
+# Inputs that give a block, by bits and block; widths of models are multiples of 32 and mostly of 64.
+_INPUTS: Final[dict[tuple[Bits, int], tuple[int, ...]]] = {
+    (32, 0): (64, 192, 512, 1024),
+    (8, 256): (256, 768, 1024),
+    (8, 128): (128, 384, 640),
+    (8, 64): (64, 192, 576),
+    (8, 32): (96, 288, 480),
+    (4, 128): (128, 512, 1024),
+    (4, 64): (64, 192, 576),
+    (4, 32): (96, 288, 480),
+}
+_OUTPUTS: Final = (128, 512, 1536)
+_NEAR_MB: Final = 1.0  # weights of one graph whose shapes are compared
+_MOST_NODES: Final = 32
+
+_STREAM_MB: Final = {1: (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256), 8: (0.5, 2, 8, 32), 64: (0.5, 2, 8)}
+_STREAM_SHAPE: Final = (512, 512)
+_SHARE_OF_MEMORY: Final = 10  # a graph exists several times while it is made
+
+
+def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: float) -> Iterator[Streaming]:
+    """Microseconds that a MB costs more than in the smallest working set, by bits and tokens.
+
+    The larger sizes are left out where memory is small. Noise is kept from what cannot be: more weights
+    are never nearer, and more tokens, which do more with each byte, never wait longer for it.
+    """
+    free = available_memory_bytes()
+    most = 1e9 if free is None else free / _SHARE_OF_MEMORY / 1e6
+    sizes = [size for size in _STREAM_MB[1] if size <= max(most, 2)]
+    for bits in (32, 8, 4):
+        each = matrix_bytes(*_STREAM_SHAPE, bits) / 1e6
+        found: dict[int, dict[float, float]] = {tokens: {} for tokens in _STREAM_MB}
+        for size in sizes:
+            n = max(1, round(size / each))
+            session = open_session(graphs.products(n, *_STREAM_SHAPE, bits), threads)
+            runs = {tokens: rows(session, tokens) for tokens in _STREAM_MB if size in _STREAM_MB[tokens]}
+            for tokens, us in fastest_us(runs, seconds / 3 / len(sizes)).items():
+                found[tokens][n * each] = (us - call_us) / (n * each)
+        one = _rises(found[1])
+        for tokens, points in found.items():
+            for size, us_per_mb in _rises(points).items():
+                yield Streaming(
+                    bits=bits, tokens=tokens, working_set_mb=size, us_per_mb=min(us_per_mb, one[size])
+                )
+
+
+def _rises(points: dict[float, float]) -> dict[float, float]:
+    """What each costs more than the first, never less than one before it."""
+    near = next(iter(points.values()))
+    above = accumulate((cost - near for cost in points.values()), max)
+    return dict(zip(points, above, strict=True))
+
+
+def measure_products(
+    graphs: Graphs, threads: int, call_us: float, streaming: list[Streaming], seconds: float
+) -> Iterator[Product]:
+    """A product's cost as a sum of terms, for each bits, block and number of tokens."""
+    for (bits, block), inputs in _INPUTS.items():
+        shapes = [(outputs, k) for outputs in _OUTPUTS for k in inputs]
+        sizes = {shape: matrix_bytes(*shape, bits) / 1e6 for shape in shapes}
+        counts = {shape: min(_MOST_NODES, max(2, round(_NEAR_MB / sizes[shape]))) for shape in shapes}
+        runs: dict[tuple[tuple[int, int], int], Run] = {}
+        for shape in shapes:
+            session = open_session(graphs.products(counts[shape], *shape, bits), threads)
+            runs |= {(shape, tokens): rows(session, tokens) for tokens in TOKENS}
+        found = fastest_us(runs, seconds / len(_INPUTS))
+        further = Curve.of_streaming(streaming, bits)
+        for tokens in TOKENS:
+            terms, measured = [], []
+            for (outputs, k), size in sizes.items():
+                n = counts[outputs, k]
+                us = (found[(outputs, k), tokens] - call_us) / n
+                measured.append(us - size * further.at(tokens, n * size))
+                terms.append((1.0, k / 1e3, outputs / 1e3, k * outputs / 1e6))
+            node, by_inputs, by_outputs, by_weights = fit(terms, measured)
+            yield Product(
+                bits=bits,
+                block=block,
+                tokens=tokens,
+                node_us=node,
+                us_per_1000_inputs=by_inputs,
+                us_per_1000_outputs=by_outputs,
+                us_per_million_weights=by_weights,
+            )

@@ -1,0 +1,117 @@
+"""Measure this board."""
+
+import platform
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Final
+
+from edgegpt.call_costs import CallCosts
+from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
+from edgegpt.measure.machine import Machine, available_memory_bytes, machine
+from edgegpt.measure.noise import noise
+from edgegpt.measure.process import check_threads
+from edgegpt.op_costs import OpCosts
+from edgegpt.ort_session import open_session
+from edgegpt.profiling.attention import measure_attention
+from edgegpt.profiling.bound import rows
+from edgegpt.profiling.calls import measure_calls
+from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.graphs import Graphs, WriteFile
+from edgegpt.profiling.nodes import measure_call_us, measure_nodes
+from edgegpt.profiling.processes import measure_processes
+from edgegpt.profiling.products import measure_products, measure_streaming
+from edgegpt.target import Bandwidth, Target, TargetMachine
+
+OnStep = Callable[[str], None]
+
+# Seconds of measuring times on a fast machine; a slow one takes longer, since each is timed a few times.
+_CALL: Final = 0.3
+_NODES: Final = 3.0
+_STREAMING: Final = 6.0
+_PRODUCTS: Final = 16.0
+_ATTENTION: Final = 5.0
+_CALLS: Final = 8.0
+_BANDWIDTH: Final = 0.2  # each
+_BUFFERS_MB: Final = (0.03, 0.25, 1, 4, 16, 64)
+_SHARED: Final = (768, 768)  # a product that two threads share
+
+
+def profile(
+    graphs: Graphs,
+    write_file: WriteFile,
+    *,
+    name: str | None = None,
+    threads: int = 1,
+    on_step: OnStep = lambda _: None,
+) -> Target:
+    """Measure everything that a prediction needs, in about a minute.
+
+    Args:
+        graphs: makes the graphs; `edgegpt_export.op_graphs`.
+        write_file: writes whole models; `edgegpt_export.random_file.write_random_file`.
+        name: of the board; the machine's own unless given.
+        threads: of onnxruntime.
+        on_step: is told what happens next, in a few words.
+
+    Raises:
+        MeasureError: threads is not within 1 to the cores of this process, or this system does not tell
+            the memory of a process.
+    """
+    check_threads(threads)
+    before = machine()
+    on_step("reading memory")
+    bandwidth = list(_read_bandwidth(threads))
+    on_step("timing norms, GELU, lookups")
+    call_us = measure_call_us(graphs, threads, _CALL)
+    nodes = measure_nodes(graphs, threads, call_us, _NODES)
+    on_step("timing products whose weights lie further away")
+    streaming = list(measure_streaming(graphs, threads, call_us, _STREAMING))
+    on_step("timing products by shape, bits and tokens")
+    products = list(measure_products(graphs, threads, call_us, streaming, _PRODUCTS))
+    on_step("timing attention by cached and new tokens")
+    attention = list(measure_attention(graphs, threads, call_us, streaming, _ATTENTION))
+    on_step("timing small models")
+    ops = OpCosts(products, streaming, attention, nodes)
+    calls = measure_calls(write_file, threads, ops, _CALLS)
+
+    def on_share(share: float) -> None:
+        on_step(f"loading files in fresh processes, {share:.0%} done")
+
+    on_share(0.0)
+    load, memory = measure_processes(write_file, threads, CallCosts(ops, calls), on_share)
+    return Target(
+        name=name or _name(before),
+        date=date.today().isoformat(),
+        threads=threads,
+        machine=TargetMachine.of(before),
+        noise=list(noise([], before, threads)),
+        read_bandwidth=bandwidth,
+        products=products,
+        streaming=streaming,
+        attention=attention,
+        nodes=nodes,
+        calls=calls,
+        second_thread_us=second_thread_us(graphs) if before.available_cores > 1 else None,
+        load=load,
+        memory=memory,
+    )
+
+
+def _name(before: Machine) -> str:
+    return before.board or before.cpu or platform.machine()
+
+
+def _read_bandwidth(threads: int) -> Iterator[Bandwidth]:
+    beyond = beyond_cache_bytes()
+    free = available_memory_bytes() or beyond
+    for size in (*(int(1e6 * mb) for mb in _BUFFERS_MB), beyond):
+        if size <= free // 4 or size == beyond:
+            found = read_bandwidth(size, threads, _BANDWIDTH)
+            yield Bandwidth(working_set_mb=found.buffer_bytes / 1e6, gb_s=found.bytes_per_second / 1e9)
+
+
+def second_thread_us(graphs: Graphs) -> float:
+    """What waking a second thread costs a node that it shares: its time less half of one thread's."""
+    runs = {n: rows(open_session(graphs.products(1, *_SHARED, 32), n), 8) for n in (1, 2)}
+    found = fastest_us(runs, _CALL)
+    return max(0.0, found[2] - found[1] / 2)

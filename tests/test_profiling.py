@@ -1,0 +1,183 @@
+"""edgegpt.profiling: that it times what the engine runs, and gives a target. No figure is judged."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import edgegpt
+from edgegpt.cli.main import main
+from edgegpt.config import ModelConfig
+from edgegpt.op_costs import OpCosts
+from edgegpt.ort_session import open_session
+from edgegpt.packing import block_size
+from edgegpt.precision import PRECISIONS
+from edgegpt.profiling.attention import measure_attention
+from edgegpt.profiling.bound import rows
+from edgegpt.profiling.calls import measure_calls
+from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.fit import fit
+from edgegpt.profiling.nodes import measure_nodes
+from edgegpt.profiling.products import _INPUTS, TOKENS, measure_products, measure_streaming
+from edgegpt_export import op_graphs
+from edgegpt_export.random_file import write_random_file
+
+Capture = pytest.CaptureFixture[str]
+SMALL = ModelConfig(
+    vocab_size=300, block_size=64, n_layer=2, n_head=2, n_embd=64, qkv_bias=True, tie_embeddings=True
+)
+
+
+# Fitting
+
+
+def test_a_fit_finds_the_terms_that_made_the_figures() -> None:
+    terms = [(1.0, k / 1e3, n / 1e3, k * n / 1e6) for k in (64, 256, 1024) for n in (128, 512, 2048)]
+    made = [2 * a + 0.5 * b + 3 * c + 40 * d for a, b, c, d in terms]
+    assert fit(terms, made) == pytest.approx((2, 0.5, 3, 40))
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=5, max_size=5))
+def test_a_fit_never_has_a_negative_term(measured: list[float]) -> None:
+    terms = [(1.0, x, x * x) for x in (1.0, 2.0, 3.0, 5.0, 8.0)]
+    assert min(fit(terms, measured)) >= 0
+
+
+def test_what_noise_has_eaten_is_left_out_of_a_fit() -> None:
+    assert fit([(1.0,), (1.0,)], [-3.0, 5.0]) == pytest.approx((5.0,))
+
+
+def test_every_kind_is_called_in_every_round() -> None:
+    calls = {"a": 0, "b": 0}
+
+    def count(name: str) -> None:
+        calls[name] += 1
+
+    found = fastest_us({"a": lambda: count("a"), "b": lambda: count("b")}, 0.0)
+    assert calls["a"] == calls["b"] > 1
+    assert set(found) == {"a", "b"}
+
+
+# Graphs
+
+
+def attributes(model: onnx.ModelProto) -> dict[str, set[frozenset]]:
+    """By operator, which attributes and how many inputs; without what the shape alone decides."""
+    found: dict[str, set[frozenset]] = {}
+    for node in model.graph.node:
+        values = {
+            (a.name, str(onnx.helper.get_attribute_value(a)))
+            for a in node.attribute
+            if a.name not in ("K", "N", "block_size", "num_heads", "kv_num_heads")
+        }
+        found.setdefault(node.op_type, set()).add(frozenset(values))
+    return found
+
+
+def test_the_profile_times_the_nodes_that_the_engines_graph_has(tmp_path: Path) -> None:
+    made = [
+        op_graphs.products(2, 64, 64, 32),
+        op_graphs.products(2, 64, 64, 8),
+        op_graphs.products(2, 64, 64, 4),
+        op_graphs.attention(1, 2, 32),
+        op_graphs.norms(2, 64),
+        op_graphs.gelus(2, 64),
+        op_graphs.additions(2, 64),
+        op_graphs.lookups(2, 8, 64, 32),
+        op_graphs.lookups(2, 8, 64, 8),
+    ]
+    engine: dict[str, set[frozenset]] = {}
+    for precision in PRECISIONS:
+        path = tmp_path / "model.onnx"
+        write_random_file(path, SMALL, precision)
+        for op, kinds in attributes(onnx.load(str(path))).items():
+            engine.setdefault(op, set()).update(kinds)
+    for model in map(onnx.load_from_string, made):
+        for op, kinds in attributes(model).items():
+            assert kinds <= engine[op], op
+    timed = {op for model in map(onnx.load_from_string, made) for op in attributes(model)}
+    small = {"Cast", "ReduceMax", "Slice", "Reshape"}  # counted as additions, or gone once loaded
+    assert set(engine) - timed <= small
+
+
+def test_every_block_of_the_table_is_measured_on_inputs_that_have_it() -> None:
+    for (bits, block), inputs in _INPUTS.items():
+        if bits != 32:
+            assert {block_size(k, bits) for k in inputs} == {block}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_random_file_is_one_that_loads_and_answers(tmp_path: Path, precision: str) -> None:
+    path = tmp_path / "random.onnx"
+    write_random_file(path, SMALL, precision)
+    model = edgegpt.load(path)
+    assert model.tokenizer.vocab_size == 300
+    assert model.generate("go").usage.prompt_tokens == 2
+
+
+def test_graphs_and_random_files_are_made_without_torch() -> None:
+    code = "import sys, edgegpt_export.op_graphs, edgegpt_export.random_file, edgegpt.profiling.profile"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert "onnx" in run.stdout.split()
+    assert "torch" not in run.stdout.split()
+
+
+# Measuring, as short as it goes
+
+
+def test_a_product_runs_with_every_number_of_tokens() -> None:
+    session = open_session(op_graphs.products(2, 64, 32, 4))
+    for tokens in (1, 5):
+        rows(session, tokens)()
+
+
+@pytest.mark.slow
+def test_all_parts_of_a_profile_fit_together() -> None:
+    nodes = measure_nodes(op_graphs, 1, 0.0, 0.0)
+    streaming = list(measure_streaming(op_graphs, 1, 0.0, 0.0))
+    for a, b in pairwise(streaming):
+        if (a.bits, a.tokens) == (b.bits, b.tokens):
+            assert a.us_per_mb <= b.us_per_mb
+    products = list(measure_products(op_graphs, 1, 0.0, streaming, 0.0))
+    assert {row.tokens for row in products} == set(TOKENS)
+    attention = list(measure_attention(op_graphs, 1, 0.0, streaming, 0.0))
+    calls = measure_calls(write_random_file, 1, OpCosts(products, streaming, attention, nodes), 0.0)
+    assert calls.step.node_factor > 0
+
+
+# As a user types it
+
+
+def refused(capsys: Capture, *arguments: str) -> str:
+    assert main(["profile", *arguments]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
+
+
+def test_bad_input_is_one_sentence_before_anything_is_measured(tmp_path: Path, capsys: Capture) -> None:
+    out = str(tmp_path / "target.yaml")
+    assert "does not exist" in refused(capsys, "--out", str(tmp_path / "none" / "target.yaml"))
+    assert "must name a .yaml or .yml file" in refused(capsys, "--out", str(tmp_path))
+    assert "threads must be a whole number of at least 1, got 0" in refused(
+        capsys, "--out", out, "--threads", "0"
+    )
+    assert "threads must be at most" in refused(capsys, "--out", out, "--threads", "4096")
+    assert "--name must not be empty" in refused(capsys, "--out", out, "--name", "")
+
+
+def test_without_onnx_the_extra_is_named(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("edgegpt_export")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert "install the extra [plan]" in refused(capsys, "--out", str(tmp_path / "target.yaml"))
