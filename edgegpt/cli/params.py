@@ -10,6 +10,7 @@ from rich.table import Table
 from edgegpt.accounting import Account, account
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
 from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError
 
 
 def params(
@@ -21,13 +22,27 @@ def params(
     capacity: Annotated[
         int | None, typer.Option(min=1, help="Of the KV cache, in tokens; block_size if not given.")
     ] = None,
+    target: Annotated[
+        Path | None, typer.Option(metavar="TARGET.yaml", help="Predict times and memory on this board.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, int8 or int4 to predict; all three if not given.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print exact parameters, bytes per precision, cache bytes and FLOPs of a config."""
+    """Print exact parameters, bytes per precision, cache bytes, FLOPs; with --target also times and memory."""
     config = ModelConfig.from_yaml(model_file)
     result = account(config, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, kv_capacity=capacity)
+    predicted = None
+    if target is not None:
+        from edgegpt.cli.predicted import predict
+
+        predicted = predict(config, target, precision, prompt_tokens, cached_tokens)
+    elif precision is not None:
+        raise ConfigError("--precision needs --target: without one, all precisions are shown")
     if as_json:
-        print_json({"config": asdict(config), **asdict(result)})
+        facts = {} if predicted is None else {"prediction": predicted.json()}
+        print_json({"config": asdict(config), **asdict(result), **facts})
         return
     stdout.print(_sizes(result, str(model_file)))
     stdout.print(_work(result))
@@ -39,6 +54,9 @@ def params(
         f"FLOPs: prefill is the mean over a prompt of {result.prompt_tokens}, "
         f"decode is with {result.cached_tokens} tokens in the cache."
     )
+    if predicted is not None:
+        for part in predicted.shown():
+            stdout.print(part)
 
 
 def _sizes(result: Account, title: str) -> Table:

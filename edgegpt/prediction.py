@@ -1,0 +1,157 @@
+"""What a model will cost on a board, before it is built: from a config, a recipe and a target.
+
+    times       `edgegpt.op_costs` and `edgegpt.call_costs` add up the nodes and the calls of a request
+    load        imports + a session by layers, vocabulary and MB of weights + the calls of the warm-up
+    peak RSS    imports + the same terms for memory + one KV cache of the whole context
+    file        weights and scales exactly, the graph by layers, the tokenizer by its vocabulary
+
+How far off it is, benchmarks/prediction.py measures.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from edgegpt import contract
+from edgegpt.accounting import kv_cache_bytes
+from edgegpt.call_costs import CallCosts
+from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError
+from edgegpt.measure.machine import machine
+from edgegpt.op_costs import OpCosts
+from edgegpt.precision import recipe, weight_bytes
+from edgegpt.target import PerMb, Target, TargetMachine
+
+# Bytes of an engine file besides its weights, counted in files of random weights: names and shapes of a
+# layer's nodes and its bits in the recipe, and a token of a byte-level tokenizer with its merge.
+_FILE_BYTES: Final = 1_000
+_LAYER_BYTES: Final = 2_900
+_TOKEN_BYTES: Final = 22
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one model costs on one board.
+
+    Attributes:
+        prompt_tokens: length of the prompt of ttft_ms.
+        cached_tokens: those before the one whose time is token_ms.
+        ttft_ms: from prompt ids to the first new id, median.
+        token_ms: one further token, median.
+        load_ms: from the start of the imports to the first request.
+        peak_rss_mb: of the process.
+        artifact_mb: the file, with the data beside it.
+        kv_cache_mb: one cache of the whole context.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    ttft_ms: float
+    token_ms: float
+    load_ms: float
+    peak_rss_mb: float
+    artifact_mb: float
+    kv_cache_mb: float
+
+
+class Predictor:
+    """Predictions for one board. It sorts the target's tables once, for thousands of models."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @cached_property
+    def calls(self) -> CallCosts:
+        """Costs of requests."""
+        t = self.target
+        return CallCosts(OpCosts(t.products, t.streaming, t.attention, t.nodes), t.calls)
+
+    def predict(
+        self,
+        config: ModelConfig,
+        precision: str,
+        *,
+        prompt_tokens: int = 32,
+        cached_tokens: int | None = None,
+    ) -> Prediction:
+        """All of it.
+
+        Args:
+            config: the model.
+            precision: fp32, int8 or int4.
+            prompt_tokens: of the prompt; a shorter context cuts it to leave room for an answer.
+            cached_tokens: before the token that is timed; half the context unless given.
+
+        Raises:
+            ConfigError: cached_tokens leaves no room for a token.
+        """
+        if cached_tokens is None:
+            cached_tokens = config.block_size // 2
+        if not 0 <= cached_tokens < config.block_size:
+            raise ConfigError(
+                f"cached_tokens must be within 0 and block_size {config.block_size} - 1, got {cached_tokens}"
+            )
+        prompt_tokens = max(1, min(prompt_tokens, config.block_size - 1))
+        bits = recipe(config, precision)
+        return Prediction(
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
+            ttft_ms=self.calls.first_token_us(config, bits, prompt_tokens) / 1e3,
+            token_ms=self.calls.token_us(config, bits, cached_tokens) / 1e3,
+            load_ms=self.load_ms(config, precision),
+            peak_rss_mb=self.peak_rss_mb(config, precision),
+            artifact_mb=artifact_bytes(config, precision) / 1e6,
+            kv_cache_mb=kv_cache_bytes(config, config.block_size) / 1e6,
+        )
+
+    def load_ms(self, config: ModelConfig, precision: str) -> float:
+        """From the start of the imports to a warmed-up model."""
+        load, bits = self.target.load, recipe(config, precision)
+        own = load.base_ms + load.ms_per_layer * config.n_layer
+        own += load.ms_per_1000_tokens * config.vocab_size / 1e3
+        own += _of_weights(load.ms_per_mb, config, precision)
+        return load.import_ms + own + self.calls.warm_up_us(config, bits) / 1e3
+
+    def peak_rss_mb(self, config: ModelConfig, precision: str) -> float:
+        """The most that is resident, all requests done."""
+        memory = self.target.memory
+        own = memory.base_mb + memory.mb_per_layer * config.n_layer
+        own += memory.mb_per_1000_tokens * config.vocab_size / 1e3
+        own += _of_weights(memory.mb_per_mb, config, precision)
+        return memory.import_mb + own + kv_cache_bytes(config, config.block_size) / 1e6
+
+
+def artifact_bytes(config: ModelConfig, precision: str) -> int:
+    """Of an engine file, with the data beside it; the tokenizer's part is an estimate."""
+    own = _FILE_BYTES + _LAYER_BYTES * config.n_layer + _TOKEN_BYTES * config.vocab_size
+    return weight_bytes(config, recipe(config, precision)) + own
+
+
+def caveats(target: Target) -> tuple[str, ...]:
+    """What stands against trusting a target's predictions here, a sentence each without a full stop."""
+    here = TargetMachine.of(machine())
+    found = []
+    if differences := target.machine.differences(here):
+        found.append(
+            f"the target {target.name!r} was measured on another machine ({'; '.join(differences)}), so "
+            "these are predictions for that one"
+        )
+    names = ("onnxruntime",)
+    for name in names:
+        theirs, ours = target.machine.versions.get(name), here.versions.get(name)
+        if not differences and theirs != ours:
+            found.append(f"the target was measured with {name} {theirs}, here is {ours}; profile it again")
+    if target.noise:
+        found.append(f"the target was measured on a busy machine: {'; '.join(target.noise)}")
+    return tuple(found)
+
+
+def is_here(target: Target) -> bool:
+    """Whether this is the machine that was measured."""
+    return not target.machine.differences(TargetMachine.of(machine()))
+
+
+def _of_weights(per_mb: PerMb, config: ModelConfig, precision: str) -> float:
+    size = weight_bytes(config, recipe(config, precision))
+    form = per_mb.beside if size > contract.EXTERNAL_DATA_BYTES else per_mb.inside
+    return float(getattr(form, precision)) * size / 1e6

@@ -1,0 +1,183 @@
+"""edgegpt.prediction and what it adds up: arithmetic on a target made by hand. No times are measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_target import TARGET
+
+from edgegpt.accounting import kv_cache_bytes
+from edgegpt.cli.main import main
+from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError
+from edgegpt.interpolation import Curve, between
+from edgegpt.op_costs import OpCosts
+from edgegpt.precision import PRECISIONS, recipe
+from edgegpt.prediction import Predictor, artifact_bytes
+
+ROOT = Path(__file__).parents[1]
+PREDICTOR = Predictor(TARGET)
+OPS = OpCosts(TARGET.products, TARGET.streaming, TARGET.attention, TARGET.nodes)
+Capture = pytest.CaptureFixture[str]
+
+
+def config(**changes: int | bool) -> ModelConfig:
+    usual = {"vocab_size": 512, "block_size": 256, "n_layer": 2, "n_head": 2, "n_embd": 64}
+    return ModelConfig(**{**usual, **changes})
+
+
+# Arithmetic
+
+
+def test_a_call_is_the_sum_of_its_nodes() -> None:
+    d, v, cached = 64, 512, 100
+    model = config(n_layer=1)
+
+    def product(outputs: int, inputs: int) -> float:
+        return 1 + inputs / 1e3 + 2 * outputs / 1e3 + 320 * outputs * inputs / 1e6
+
+    pairs = cached + 1
+    attention = 2 + 2 * d / 1e3 + 100 * d * pairs / 1e6 + 2 * pairs / 1e3
+    rest = 6 * 0.5 + 2 * (0.5 + 0.5 * d / 1e3) + 3 * (1 + d / 1e3) + (1 + 4 * d / 1e3)
+    products = product(3 * d, d) + product(d, d) + product(4 * d, d) + product(d, 4 * d) + product(v, d)
+    # The model has 0.4 MB, and nothing is further away than in the smallest working set.
+    assert OPS.call_us(model, recipe(model, "fp32"), 1, cached) == pytest.approx(products + attention + rest)
+
+
+def test_a_large_model_pays_for_fetching_its_weights() -> None:
+    model = config(n_layer=12, n_embd=512, n_head=8)  # some 150 MB, beyond the table
+    bits = recipe(model, "fp32")
+    near = OPS.call_us(model, bits, 1, 0, gathered=False)
+    weights_mb = 4 * (12 * 12 * 512 * 512 + 512 * 512) / 1e6
+    cache_mb = kv_cache_bytes(model, 1) / 1e6
+    assert OPS.call_us(model, bits, 1, 0) == pytest.approx(near + 100 * (weights_mb + cache_mb))
+
+
+def test_a_request_is_its_pieces_and_one_choice() -> None:
+    model, bits = config(), recipe(config(), "int8")
+    whole = PREDICTOR.calls.first_token_us(model, bits, 100)
+    pieces = sum(50 + 10 * 2 + 1.5 * OPS.call_us(model, bits, t, p) for t, p in ((64, 0), (36, 64)))
+    assert whole == pytest.approx(pieces + 1 + 0.2 * 0.512)
+
+
+def test_load_and_memory_know_where_the_weights_lie() -> None:
+    small, large = config(), config(n_embd=512, n_head=8, n_layer=4)
+    size = artifact_bytes(small, "fp32") - 1_000 - 2 * 2_900 - 22 * 512
+    assert PREDICTOR.peak_rss_mb(small, "fp32") == pytest.approx(
+        70 + 10 + 0.2 * 2 + 0.512 + 3 * size / 1e6 + kv_cache_bytes(small, 256) / 1e6
+    )
+    size = artifact_bytes(large, "fp32") - 1_000 - 4 * 2_900 - 22 * 512
+    assert PREDICTOR.peak_rss_mb(large, "fp32") == pytest.approx(
+        70 + 10 + 0.2 * 4 + 0.512 + 1 * size / 1e6 + kv_cache_bytes(large, 256) / 1e6
+    )
+
+
+def test_between_the_points_of_a_table_lies_a_straight_line_and_beyond_it_its_edge() -> None:
+    assert between([1, 8, 64], 36) == (8, 64, 0.5)
+    assert between([1, 8, 64], 8) == (8, 64, 0.0)
+    assert between([1, 8, 64], 100) == (64, 64, 0.0)
+    curve = Curve({1: [(1.0, 0.0), (100.0, 10.0)], 3: [(1.0, 2.0)]})
+    assert curve.at(1, 10.0) == pytest.approx(5.0)
+    assert curve.at(1, 0.1) == 0.0
+    assert curve.at(1, 1e6) == 10.0
+    assert curve.at(2, 1e6) == 6.0
+
+
+def test_a_block_that_was_not_measured_costs_as_the_next_larger_one() -> None:
+    model = config(n_embd=48, n_head=2)  # blocks of 16
+    assert OPS.call_us(model, recipe(model, "int4"), 1, 0) > 0
+
+
+# Promises for every model
+
+MODELS = st.builds(
+    config,
+    vocab_size=st.sampled_from([512, 4096, 32768]),
+    block_size=st.sampled_from([128, 1024]),
+    n_layer=st.integers(1, 24),
+    n_embd=st.sampled_from([64, 192, 256, 512]),
+    tie_embeddings=st.booleans(),
+)
+
+
+@given(MODELS, st.sampled_from(PRECISIONS), st.integers(1, 8), st.integers(0, 120), st.integers(1, 120))
+def test_more_layers_are_never_predicted_to_be_faster(
+    model: ModelConfig, precision: str, more: int, cached: int, prompt: int
+) -> None:
+    deeper = ModelConfig(**{**vars(model), "n_layer": model.n_layer + more})
+    a, b = (
+        PREDICTOR.predict(m, precision, cached_tokens=cached, prompt_tokens=prompt) for m in (model, deeper)
+    )
+    assert b.token_ms > a.token_ms
+    assert b.ttft_ms > a.ttft_ms
+    assert b.artifact_mb > a.artifact_mb
+
+
+@given(MODELS, st.sampled_from(PRECISIONS), st.integers(0, 126), st.integers(0, 126))
+def test_more_tokens_in_the_cache_are_never_predicted_to_be_faster(
+    model: ModelConfig, precision: str, a: int, b: int
+) -> None:
+    few, many = sorted((a, b))
+    bits = recipe(model, precision)
+    assert PREDICTOR.calls.token_us(model, bits, few) <= PREDICTOR.calls.token_us(model, bits, many)
+
+
+@given(MODELS, st.sampled_from(PRECISIONS))
+def test_a_larger_vocabulary_is_never_predicted_to_be_cheaper(model: ModelConfig, precision: str) -> None:
+    larger = ModelConfig(**{**vars(model), "vocab_size": 2 * model.vocab_size})
+    a, b = (PREDICTOR.predict(m, precision) for m in (model, larger))
+    assert b.token_ms > a.token_ms
+    assert b.ttft_ms > a.ttft_ms
+    assert b.artifact_mb > a.artifact_mb
+
+
+# As a user types it
+
+
+@pytest.fixture
+def target_file(tmp_path: Path) -> str:
+    path = tmp_path / "target.yaml"
+    path.write_text(TARGET.to_yaml())
+    return str(path)
+
+
+NANO = str(ROOT / "configs" / "models" / "nano.yaml")
+
+
+def refused(capsys: Capture, *arguments: str) -> str:
+    assert main(["params", *arguments]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
+
+
+def test_params_predicts_for_a_target_and_says_whose_it_is(target_file: str, capsys: Capture) -> None:
+    assert main(["params", NANO, "--target", target_file]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Predicted for hand board, 1 thread, medians" in text
+    assert "Careful: the target 'hand board' was measured on another machine" in text
+
+
+def test_params_predicts_one_precision_for_machines(target_file: str, capsys: Capture) -> None:
+    arguments = ["params", NANO, "--target", target_file, "--precision", "int8", "--cached-tokens", "10"]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["prediction"]
+    assert found["int8"]["cached_tokens"] == 10
+    assert found["int8"]["token_ms"] > 0
+    assert "fp32" not in found
+
+
+def test_bad_input_is_one_sentence(target_file: str, capsys: Capture) -> None:
+    assert "--precision needs --target" in refused(capsys, NANO, "--precision", "int8")
+    assert "got 'int2'" in refused(capsys, NANO, "--target", target_file, "--precision", "int2")
+    assert "does not exist" in refused(capsys, NANO, "--target", "missing.yaml")
+    budget = str(ROOT / "configs" / "budgets" / "ci.yaml")
+    assert "the key 'machine' is missing" in refused(capsys, NANO, "--target", budget)
+
+
+def test_a_cache_fuller_than_the_context_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cached_tokens must be within 0 and block_size 256 - 1, got 256"):
+        PREDICTOR.predict(config(), "fp32", cached_tokens=256)

@@ -1,0 +1,85 @@
+"""edgegpt.target: a profile as a file."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from made_target import TARGET
+
+from edgegpt.errors import ConfigError
+from edgegpt.measure.machine import machine
+from edgegpt.prediction import caveats, is_here
+from edgegpt.target import Target, TargetMachine
+
+WRONG_BLOCK = [row.model_dump() for row in TARGET.products]
+WRONG_BLOCK[0]["block"] = 64
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "target.yaml"
+    path.write_text(yaml.safe_dump({**TARGET.model_dump(), **changes}))
+    return path
+
+
+def here() -> Target:
+    return TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+
+
+def test_a_target_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "target.yaml"
+    path.write_text(TARGET.to_yaml())
+    assert Target.from_yaml(path) == TARGET
+
+
+def test_a_row_of_a_table_is_a_line_of_the_file() -> None:
+    lines = TARGET.to_yaml().splitlines()
+    assert sum("us_per_million_weights" in line and line.startswith("- {bits") for line in lines) == 24
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"read_bandwidth": [{"working_set_mb": 1.0, "gb_s": -2.0}]},
+            "gb_s must be greater than 0, got -2.0",
+        ),
+        ({"threads": 0}, "threads must be greater than or equal to 1, got 0"),
+        ({"second_thread_us": "40 us"}, "its unit is in the key's name, got '40 us'"),
+        ({"second_thread_ms": 1.0}, "unknown key 'second_thread_ms', did you mean 'second_thread_us'?"),
+        ({"products": []}, "products"),
+        ({"attention": [TARGET.attention[1].model_dump()]}, "attention has no row for 1 token"),
+        ({"attention": [TARGET.attention[0].model_dump()] * 2}, "there are two rows for 1"),
+        ({"streaming": [TARGET.streaming[0].model_dump()]}, "streaming has no row for 8 bits"),
+        ({"products": WRONG_BLOCK}, "products of 32 bits have a wrong block"),
+    ],
+)
+def test_a_bad_target_is_refused_with_key_and_value(
+    tmp_path: Path, changes: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as e:
+        Target.from_yaml(written(tmp_path, **changes))
+    assert sentence in str(e.value)
+
+
+def test_weights_further_away_never_cost_less(tmp_path: Path) -> None:
+    rows = [row.model_dump() for row in TARGET.streaming]
+    rows[2]["us_per_mb"] = 1.0
+    with pytest.raises(ConfigError, match=r"must not fall as working_set_mb grows, got \[0.0, 20.0, 1.0\]"):
+        Target.from_yaml(written(tmp_path, streaming=rows))
+
+
+def test_a_target_of_another_machine_is_said_and_not_refused() -> None:
+    assert not is_here(TARGET)
+    assert "measured on another machine (cpu Hand CPU, not " in caveats(TARGET)[0]
+    assert is_here(here())
+    assert not [caveat for caveat in caveats(here()) if "another machine" in caveat]
+
+
+def test_other_versions_and_a_busy_machine_are_said() -> None:
+    mine = TargetMachine.of(machine())
+    old = mine.model_copy(update={"versions": {"onnxruntime": "1.0"}})
+    target = TARGET.model_copy(update={"machine": old, "noise": ["the load was 9"]})
+    assert is_here(target)
+    first, second = caveats(target)
+    assert first.startswith("the target was measured with onnxruntime 1.0, here is ")
+    assert second == "the target was measured on a busy machine: the load was 9"
