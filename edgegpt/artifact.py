@@ -76,11 +76,7 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
     """
     if threads is not None and not isinstance(threads, Tuning):
         _check_threads(threads)
-    if not str(path):
-        raise ArtifactError(
-            "the path of the model file is empty; expected an .onnx file made by `edgegpt export`"
-        )
-    path = Path(path)
+    path = _path(path)
     metadata = _metadata(path)
     config, tokenizer, sampling = _parts(path, metadata)
     file, data_bytes = _check_data(path, metadata)
@@ -116,7 +112,7 @@ def file_identity(path: str | Path) -> str:
     The one that the exporter has sealed it with, which covers the weights beside it too; of a file
     without a seal, its own.
     """
-    path = Path(path)
+    path = _path(path)
     return _identity(path, _metadata(path))
 
 
@@ -133,6 +129,14 @@ def _tuning(path: Path, metadata: dict[str, str], threads: int | Tuning | None) 
     if threads is None:
         return tuning.find(_identity(path, metadata)) or Tuning.of_threads(1)
     return Tuning.of_threads(threads)
+
+
+def _path(path: str | Path) -> Path:
+    if not str(path):
+        raise ArtifactError(
+            "the path of the model file is empty; expected an .onnx file made by `edgegpt export`"
+        )
+    return Path(path)
 
 
 def _check_threads(threads: int) -> None:

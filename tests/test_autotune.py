@@ -272,6 +272,7 @@ def refusal(capsys, *arguments: str) -> str:
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     assert "does not exist" in refusal(capsys, str(tmp_path / "none.onnx"))
+    assert "the path of the model file is empty" in refusal(capsys, "")
     junk = tmp_path / "junk.onnx"
     junk.write_text("junk")
     assert "is not a whole ONNX file" in refusal(capsys, str(junk))

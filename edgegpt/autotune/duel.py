@@ -7,8 +7,10 @@ is the ratio within a round.
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final
 
 from edgegpt.artifact import open_artifact
 from edgegpt.autotune.figures import Duel, Relative
@@ -24,6 +26,9 @@ PROMPT: Final = 128  # tokens, or as many as fit
 CHUNKS: Final = (16, 32, 64, 128)
 _BURST: Final = 12
 _MIN_ROUNDS: Final = 7  # with fewer than six a median has no interval
+_REST_SECONDS: Final = 0.002
+
+_Work = Callable[[], float]  # returns milliseconds
 
 
 def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
@@ -42,13 +47,13 @@ def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
         spinning=job["spinning"],
         cache_fill=rounds.fill,
         prompt_tokens=rounds.prompt_tokens,
-        token=_relative(rounds.token, rounds.reference_token),
-        prompt={chunk: _relative(ms, rounds.reference_prompt) for chunk, ms in rounds.prompt.items()},
+        token=rounds.token.relative(),
+        prompt={chunk: pair.relative() for chunk, pair in rounds.prompt.items()},
         session_bytes=(
             None if before is None or after is None else max(0, after.private_bytes - before.private_bytes)
         ),
         waited_percent=waited_percent,
-        round_ms=tuple(rounds.reference_token),
+        round_ms=tuple(rounds.token.reference_ms),
     ).model_dump()
 
 
@@ -58,14 +63,33 @@ def chunks(prompt_tokens: int) -> tuple[int, ...]:
     return tuple(chunk for chunk in CHUNKS if chunk < prompt_tokens or chunk == whole)
 
 
-class _Step(NamedTuple):
-    samples: list[float]  # milliseconds, one a round
-    engine: Engine
-    chunk: int | None  # of a prompt; None measures further tokens
+class _Pair:
+    """The same work done by one thread and by the challenger; milliseconds of both in each round."""
+
+    def __init__(self, reference: _Work, challenger: _Work) -> None:
+        self._works = reference, challenger
+        self.reference_ms: list[float] = []
+        self.ms: list[float] = []
+
+    def run(self) -> None:
+        # Each always comes behind the other, whose weights fill the caches then; and behind a rest, in
+        # which threads that spin fall asleep.
+        for work, samples in zip(self._works, (self.reference_ms, self.ms), strict=True):
+            time.sleep(_REST_SECONDS)
+            samples.append(work())
+
+    def clear(self) -> None:
+        self.reference_ms.clear()
+        self.ms.clear()
+
+    def relative(self) -> Relative:
+        ratios = Distribution(tuple(new / old for new, old in zip(self.ms, self.reference_ms, strict=True)))
+        interval = ratios.interval(0.5)
+        return Relative(ms=statistics.median(self.ms), share=ratios.p50, low=interval.low, high=interval.high)
 
 
 class _Rounds:
-    """Milliseconds of both in each round: median of a burst of further tokens, and prompt to first token."""
+    """Rounds that take further tokens and each length of a prompt's pieces in turn."""
 
     def __init__(self, reference: Engine, challenger: Engine) -> None:
         capacity = reference.capacity
@@ -77,35 +101,27 @@ class _Rounds:
         self._ids = random_ids(reference, capacity)
         self._filled, self._empty = reference.new_cache(), reference.new_cache()
         reference.prefill(self._filled, self._ids[: self.fill])
-        self.reference_token: list[float] = []
-        self.token: list[float] = []
-        self.reference_prompt: list[float] = []
-        self.prompt: dict[int, list[float]] = {chunk: [] for chunk in chunks(self.prompt_tokens)}
-        self._steps: list[_Step] = [
-            _Step(self.reference_token, reference, None),
-            _Step(self.token, challenger, None),
-            _Step(self.reference_prompt, reference, PREFILL_CHUNK),
-            *(_Step(samples, challenger, chunk) for chunk, samples in self.prompt.items()),
-        ]
+        self.token = _Pair(partial(self._token, reference), partial(self._token, challenger))
+        one = partial(self._prompt, reference, PREFILL_CHUNK)
+        self.prompt = {
+            chunk: _Pair(one, partial(self._prompt, challenger, chunk))
+            for chunk in chunks(self.prompt_tokens)
+        }
 
     def run(self, seconds: float, progress: Progress) -> float | None:
         """One round to warm up, then rounds until the time is over; returns the share of time waited."""
-        self._round(0)
-        for step in self._steps:
-            step.samples.clear()
+        pairs = (self.token, *self.prompt.values())
+        for pair in pairs:
+            pair.run()
+            pair.clear()
         waited, start = waited_seconds(), time.perf_counter()
-        while (spent := time.perf_counter() - start) < seconds or len(self.token) < _MIN_ROUNDS:
-            self._round(len(self.token))
-            progress(min(spent / seconds if seconds else 1.0, len(self.token) / _MIN_ROUNDS))
+        while (spent := time.perf_counter() - start) < seconds or len(self.token.ms) < _MIN_ROUNDS:
+            for pair in pairs:
+                pair.run()
+            progress(min(spent / seconds if seconds else 1.0, len(self.token.ms) / _MIN_ROUNDS))
         if waited is None:
             return None
         return 100 * ((waited_seconds() or waited) - waited) / (time.perf_counter() - start)
-
-    def _round(self, number: int) -> None:
-        # Whoever comes behind a thread that still spins or a cache that another has filled does so in
-        # every second round only.
-        for samples, engine, chunk in self._steps if number % 2 == 0 else reversed(self._steps):
-            samples.append(self._token(engine) if chunk is None else self._prompt(engine, chunk))
 
     def _token(self, engine: Engine) -> float:
         return statistics.median(token_ms(engine, self._filled, self._ids[: self.fill], self._burst))
@@ -121,12 +137,6 @@ def _warm_up(engine: Engine) -> None:
     engine.prefill(cache, random_ids(engine, max(1, min(PREFILL_CHUNK, cache.capacity - 1))))
     if cache.room:
         engine.decode_one_token(cache, 0)
-
-
-def _relative(ms: list[float], reference_ms: list[float]) -> Relative:
-    ratios = Distribution(tuple(new / old for new, old in zip(ms, reference_ms, strict=True)))
-    interval = ratios.interval(0.5)
-    return Relative(ms=statistics.median(ms), share=ratios.p50, low=interval.low, high=interval.high)
 
 
 if __name__ == "__main__":
