@@ -9,7 +9,7 @@ from edgegpt.accounting import parameter_count
 from edgegpt.artifact import open_artifact
 from edgegpt.budget import Budget
 from edgegpt.errors import MeasureError
-from edgegpt.estimates import LEAST_PROCESSES, estimates
+from edgegpt.estimates import LEAST_PROCESSES, estimates, is_quiet
 from edgegpt.evaluation import evaluate
 from edgegpt.generator import load
 from edgegpt.measure.machine import Machine, machine
@@ -23,8 +23,6 @@ from edgegpt.verdict import Estimate, Row, Verdict, rows
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
 _IDLE_SECONDS: Final = 0.5
 _GENERATIONS: Final = 300  # in each process, after a quarter as many to warm up
-
-_DISTURBED_PERCENT: Final = 2.0  # of the time that a process was ready and other work had its core
 
 _COUNTED: Final = {"parameters", "artifact_mb", "accuracy"}  # for which no process is needed
 _TIMED: Final = {"ttft_ms", "token_ms", "jitter"}
@@ -153,11 +151,11 @@ def _measure(path: Path, plan: Plan, processes: int, on_step: OnStep) -> list[Pr
     """
     measured: list[ProcessFigures] = []
     for i in range(2 * processes):
-        quiet = [figures for figures in measured if (figures.waited_percent or 0.0) <= _DISTURBED_PERCENT]
-        if len(quiet) == processes:
+        quiet = sum(map(is_quiet, measured))
+        if quiet == processes:
             break
         again = " once more, the machine is busy" if i >= processes else ""
-        on_step(f"measuring{again}, {len(quiet)} of {processes} processes done")
+        on_step(f"measuring{again}, {quiet} of {processes} processes done")
         measured.append(measure_process(path, plan))
     return sorted(measured, key=lambda figures: figures.waited_percent or 0.0)[:processes]
 

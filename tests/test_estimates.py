@@ -12,7 +12,7 @@ from edgegpt.errors import MeasureError
 from edgegpt.estimates import LEAST_PROCESSES, estimates, of_samples
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.plan import ProcessFigures
-from edgegpt.verdict import Estimate
+from edgegpt.verdict import Estimate, Verdict, judge
 
 ONE = Distribution((1.0,))
 FIGURES = ProcessFigures(
@@ -111,6 +111,20 @@ def test_all_cache_fills_count_for_the_token_time_but_jitter_is_of_one_fill() ->
 def test_the_slowest_token_is_beyond_a_limit_for_sure_only_where_every_process_had_one() -> None:
     token = [{16: Distribution((1.0, slow))} for slow in (2.0, 2.0, 50.0, 3.0, 2.0, 2.0)]
     assert of("token_ms.max", token=token) == Estimate(50.0, 2.0, 50.0)
+
+
+@pytest.mark.parametrize("name", ["token_ms.p99", "token_ms.max", "jitter"])
+def test_while_other_work_takes_the_core_slow_samples_break_no_limit_but_the_median_does(name: str) -> None:
+    token = [{16: Distribution((2.0,) * 900 + (50.0,) * 100)}] * 6
+    quiet = of(name, token=token)
+    busy = of(name, token=token, waited_percent=[30.0] * 6)
+    one_was_busy = of(name, token=token, waited_percent=[0.0] * 5 + [30.0])
+    assert judge(quiet, 4.0) is Verdict.BROKEN
+    assert judge(busy, 4.0) is judge(one_was_busy, 4.0) is Verdict.WITHIN_NOISE
+    assert judge(busy, 100.0) is Verdict.KEPT
+    assert judge(of("token_ms.p50", token=token, waited_percent=[30.0] * 6), 1.0) is Verdict.BROKEN
+    if name != "jitter":
+        assert judge(busy, 1.0) is Verdict.BROKEN  # a tail below its own median there is not
 
 
 # Samples of somebody's own
