@@ -19,7 +19,9 @@ from edgegpt.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.cache_scales import cache_scales
 from edgegpt_export.contents import expected_weight_bytes, weight_bytes
+from edgegpt_export.evidence import Row
 from edgegpt_export.graph import build_engine_graph
+from edgegpt_export.limits import LIMITS
 
 FORMS = [(precision, kv) for precision in ("fp32", "int8", "int4") for kv in ("fp32", "int8")][1:]
 
@@ -136,3 +138,15 @@ def test_a_recipe_that_does_not_fit_is_refused(files, tiny_checkpoint, tmp_path,
 def test_a_recipe_of_other_bits_than_the_file_is_noticed(files, tiny_checkpoint, tiny_config, tmp_path):
     path = with_recipe(files("int8", "fp32"), tmp_path / "x.onnx", recipe(tiny_config, "int4"))
     assert "weight bytes" in verify_file(path, tiny_checkpoint).failures[0]
+
+
+@pytest.mark.parametrize(
+    ("length", "agreed", "fails"), [(7, 6, False), (7, 5, True), (1, 0, False), (100, 94, True)]
+)
+def test_what_may_differ_is_rounded_up_to_whole_positions(length, agreed, fails):
+    row = Row(length, max_abs=9.0, kl=0.0, top1=agreed / length)
+    assert bool(row.failures(LIMITS["int8"])) == fails
+
+
+def test_a_row_of_nan_fails():
+    assert len(Row(1, float("nan"), float("nan"), float("nan")).failures(LIMITS["fp32"])) == 3

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, replace
-from math import ceil
+from math import ceil, isnan
 
 from edgegpt_export.limits import Limits
 
@@ -23,6 +23,11 @@ class Row:
     kl: float
     top1: float
 
+    @property
+    def misses(self) -> int:
+        """Positions with another most likely token; all of them where `top1` is NaN."""
+        return self.length - (0 if isnan(self.top1) else round(self.top1 * self.length))
+
     def failures(self, limits: Limits) -> list[str]:
         """One sentence for each number beyond its limit; NaN is beyond every limit."""
         sentences = []
@@ -36,7 +41,7 @@ class Row:
                 f"length {self.length}: the KL divergence from PyTorch is {self.kl:.3g}, "
                 f"the limit is {limits.kl:g}"
             )
-        if not self.length * (1 - self.top1) <= ceil(self.length * (1 - limits.top1)):
+        if self.misses > ceil(self.length * (1 - limits.top1)):
             sentences.append(
                 f"length {self.length}: the most likely token agrees at {self.top1:.2%} of positions, "
                 f"the limit is {limits.top1:.0%}"
