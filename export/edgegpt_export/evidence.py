@@ -41,7 +41,7 @@ class Row:
                 f"length {self.length}: the KL divergence from PyTorch is {self.kl:.3g}, "
                 f"the limit is {limits.kl:g}"
             )
-        if self.misses > ceil(self.length * (1 - limits.top1)):
+        if self.misses > ceil(round(self.length * (1 - limits.top1), 6)):
             sentences.append(
                 f"length {self.length}: the most likely token agrees at {self.top1:.2%} of positions, "
                 f"the limit is {limits.top1:.0%}"
