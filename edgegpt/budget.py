@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from edgegpt.board import Board
+from edgegpt.mistakes import nearest
 from edgegpt.quantity import Count, Positive
-from edgegpt.yaml_file import nearest
 from edgegpt.yaml_model import load_yaml
 
 

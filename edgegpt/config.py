@@ -2,21 +2,22 @@
 
 A `ModelConfig` is frozen and checked where it is made; nothing downstream checks it again. It is a
 plain dataclass, because a robot's process would pay 16 MB and a third of its start for pydantic.
+PyYAML is left out of it too (1 MB, 20 ms): the config in an exported file is JSON, which YAML includes.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
 
-import yaml
-
 from edgegpt.errors import ConfigError
-from edgegpt.yaml_file import Mistake, listed, missing_key, parse_yaml, read_yaml, unknown_key, wrong_value
+from edgegpt.mistakes import Mistake, listed, missing_key, unknown_key, wrong_value
 
 # Beyond what any machine holds, so that a slip of the finger is refused before memory is asked for.
 _COUNT: Final = {"ge": 1, "le": 2**24}
 _LAYERS: Final = {"ge": 1, "le": 1024}
+_LONGEST_JSON: Final = 10_000  # characters; what is longer is refused, and YAML's reader says why
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +70,28 @@ class ModelConfig:
     @classmethod
     def from_yaml(cls, path: str | Path) -> "ModelConfig":
         """Read a config file; raises ConfigError naming file, key and value."""
+        from edgegpt.yaml_file import read_yaml
+
         return _of(read_yaml(Path(path)), str(path))
 
     @classmethod
     def parse(cls, text: str, source: str) -> "ModelConfig":
-        """Read a config from YAML text; `source` names it in errors."""
-        return _of(parse_yaml(text, source), source)
+        """Read a config from YAML or JSON text; `source` names it in errors."""
+        data = _json_object(text)
+        if data is None:
+            from edgegpt.yaml_file import parse_yaml
+
+            data = parse_yaml(text, source)
+        return _of(data, source)
+
+    def to_json(self) -> str:
+        """The config as JSON text on one line, every key written out."""
+        return json.dumps(asdict(self))
 
     def to_yaml(self) -> str:
         """The config as YAML text, every key written out."""
+        import yaml
+
         return yaml.safe_dump(asdict(self), sort_keys=False)
 
 
@@ -115,6 +129,24 @@ def _wanted(key: "Field[Any]", value: Any) -> str:
     choices = get_args(key.type)
     fits = isinstance(value, str) and value in choices
     return "" if fits else f"must be {' or '.join(map(repr, choices))}"
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    """What a text says, None where it is no JSON object in which each key stands once."""
+    if len(text) > _LONGEST_JSON:
+        return None
+    try:
+        data = json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return data
 
 
 def _of(data: Mapping[Any, Any], source: str) -> ModelConfig:

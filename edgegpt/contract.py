@@ -34,7 +34,7 @@ PORTABLE: Final = "portable"
 # metadata_props keys
 META_FORMAT_VERSION: Final = "edgegpt.format_version"
 META_TARGET: Final = "edgegpt.target"  # engine | portable
-META_CONFIG: Final = "edgegpt.config"  # YAML text of ModelConfig
+META_CONFIG: Final = "edgegpt.config"  # ModelConfig as JSON; YAML is read too
 META_TOKENIZER: Final = "edgegpt.tokenizer"  # text of tokenizer.json
 META_PRECISION: Final = "edgegpt.precision"  # fp32 | int8 | int4 | auto
 META_RECIPE: Final = "edgegpt.recipe"  # JSON: how weights were quantised; {} for fp32

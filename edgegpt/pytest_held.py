@@ -12,9 +12,9 @@ from edgegpt.check import SECONDS, Check, check
 from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.estimates import of_samples
 from edgegpt.measure.machine import Machine, machine
+from edgegpt.mistakes import nearest
 from edgegpt.row_text import sentence
 from edgegpt.verdict import Row, Verdict, rows
-from edgegpt.yaml_file import nearest
 
 
 class Held:

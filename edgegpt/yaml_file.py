@@ -1,34 +1,17 @@
-"""Read a YAML file, and turn what is wrong with its keys and values into sentences."""
+"""Read a YAML file into a mapping."""
 
-import difflib
 import re
-import reprlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 
 from edgegpt.errors import ConfigError
+from edgegpt.mistakes import shown
 from edgegpt.short_cause import short_cause
 
 _LONGEST: Final = 1_000_000  # characters of a text
-_MOST_MISTAKES: Final = 10  # that an error lists
 _MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key
-
-
-class Mistake(NamedTuple):
-    """One thing that is wrong with a mapping.
-
-    Attributes:
-        sentence: what it is.
-        unknown: a key that there is not, for which `keys` may hold the one that was meant.
-        keys: those that there are.
-    """
-
-    sentence: str
-    unknown: str = ""
-    keys: Sequence[str] = ()
 
 
 class _Loader(yaml.SafeLoader):
@@ -42,7 +25,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {_shown(key)} stands there twice", node.start_mark
+                    None, None, f"the key {shown(key)} stands there twice", node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
@@ -93,46 +76,3 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: expected `key: value` lines, got {type(data).__name__}")
     return data
-
-
-def unknown_key(key: object, keys: Sequence[str], inside: str = "") -> Mistake:
-    """A key that is none of `keys`; `inside` is what stands before it, such as `model.`."""
-    return Mistake(f"unknown key {_shown(f'{inside}{key}')}", str(key), keys)
-
-
-def missing_key(key: str) -> Mistake:
-    """A key that must be given."""
-    return Mistake(f"the key {key!r} is missing")
-
-
-def wrong_value(key: str, wanted: str, value: object) -> Mistake:
-    """A value that is not what is `wanted`, such as `must be a number`."""
-    try:
-        given = reprlib.repr(value)
-    except ValueError:  # Python writes no whole number of more than 4300 digits
-        given = "a number of thousands of digits"
-    return Mistake(f"{key} {wanted}, got {given}")
-
-
-def listed(mistakes: Sequence[Mistake]) -> str:
-    """The first mistakes in one line; a hint that many of them share is given once."""
-    lines: list[str] = []
-    for mistake in mistakes[:_MOST_MISTAKES]:
-        hint = nearest(mistake.unknown, mistake.keys)
-        given = any(hint in earlier for earlier in lines)
-        lines.append(mistake.sentence if given else mistake.sentence + hint)
-    if len(mistakes) > _MOST_MISTAKES:
-        lines.append(f"and {len(mistakes) - _MOST_MISTAKES} more")
-    return "; ".join(lines)
-
-
-def nearest(key: object, keys: Sequence[str]) -> str:
-    """`, did you mean 'n_embd'?`, or the list of valid keys where nothing is near."""
-    if near := difflib.get_close_matches(str(key)[:100], keys, n=1):
-        return f", did you mean {near[0]!r}?"
-    return f"; the keys are {', '.join(keys)}" if keys else ""
-
-
-def _shown(key: object) -> str:
-    text = repr(key)
-    return text if len(text) <= 80 else f"{text[:77]}..."

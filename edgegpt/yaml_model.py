@@ -10,7 +10,8 @@ from typing import Any, TypeVar, get_args
 import pydantic
 
 from edgegpt.errors import ConfigError
-from edgegpt.yaml_file import Mistake, listed, missing_key, read_yaml, unknown_key, wrong_value
+from edgegpt.mistakes import Mistake, listed, missing_key, unknown_key, wrong_value
+from edgegpt.yaml_file import read_yaml
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 

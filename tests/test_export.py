@@ -73,7 +73,7 @@ def test_the_file_says_what_it_is(checkpoint, folder, tiny_config):
     assert metadata["edgegpt.target"] == "engine"
     assert metadata["edgegpt.precision"] == metadata["edgegpt.kv_cache"] == "fp32"
     assert metadata["edgegpt.recipe"] == metadata["edgegpt.sampling"] == "{}"
-    assert metadata["edgegpt.config"] == tiny_config.to_yaml()
+    assert metadata["edgegpt.config"] == tiny_config.to_json()
     digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
     assert metadata["edgegpt.weights_sha256"] == digest
     assert metadata["edgegpt.evidence"] == report.evidence.to_json()

@@ -44,7 +44,7 @@ def metadata(target: str = contract.ENGINE, config: ModelConfig = TINY) -> dict[
     return {
         contract.META_FORMAT_VERSION: str(contract.FORMAT_VERSION),
         contract.META_TARGET: target,
-        contract.META_CONFIG: config.to_yaml(),
+        contract.META_CONFIG: config.to_json(),
         contract.META_TOKENIZER: tokenizer().to_json(),
         contract.META_PRECISION: "fp32",
         contract.META_KV_CACHE: "fp32",

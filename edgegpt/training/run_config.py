@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from edgegpt.config import ModelConfig, mistakes
-from edgegpt.yaml_file import listed
+from edgegpt.mistakes import listed
 from edgegpt.yaml_model import MISTAKES, load_yaml
 
 Count = Annotated[int, Field(ge=1)]

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.errors import ConfigError, SamplingError
+from edgegpt.mistakes import nearest
 from edgegpt.sampling import SamplingParams
-from edgegpt.yaml_file import nearest, read_yaml
+from edgegpt.yaml_file import read_yaml
 
 SAMPLING: Final = "sampling.yaml"
 

@@ -1,0 +1,67 @@
+"""What is wrong with keys and values, in sentences."""
+
+import reprlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+_MOST: Final = 10  # that an error lists
+
+
+class Mistake(NamedTuple):
+    """One thing that is wrong with a mapping.
+
+    Attributes:
+        sentence: what it is.
+        unknown: a key that there is not, for which `keys` may hold the one that was meant.
+        keys: those that there are.
+    """
+
+    sentence: str
+    unknown: str = ""
+    keys: Sequence[str] = ()
+
+
+def unknown_key(key: object, keys: Sequence[str], inside: str = "") -> Mistake:
+    """A key that is none of `keys`; `inside` is what stands before it, such as `model.`."""
+    return Mistake(f"unknown key {shown(f'{inside}{key}')}", str(key), keys)
+
+
+def missing_key(key: str) -> Mistake:
+    """A key that must be given."""
+    return Mistake(f"the key {key!r} is missing")
+
+
+def wrong_value(key: str, wanted: str, value: object) -> Mistake:
+    """A value that is not what is `wanted`, such as `must be a number`."""
+    try:
+        given = reprlib.repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        given = "a number of thousands of digits"
+    return Mistake(f"{key} {wanted}, got {given}")
+
+
+def listed(mistakes: Sequence[Mistake]) -> str:
+    """The first mistakes in one line; a hint that many of them share is given once."""
+    lines: list[str] = []
+    for mistake in mistakes[:_MOST]:
+        hint = nearest(mistake.unknown, mistake.keys)
+        given = any(hint in earlier for earlier in lines)
+        lines.append(mistake.sentence if given else mistake.sentence + hint)
+    if len(mistakes) > _MOST:
+        lines.append(f"and {len(mistakes) - _MOST} more")
+    return "; ".join(lines)
+
+
+def nearest(key: object, keys: Sequence[str]) -> str:
+    """`, did you mean 'n_embd'?`, or the list of valid keys where nothing is near."""
+    import difflib  # only who has made a mistake pays for it
+
+    if near := difflib.get_close_matches(str(key)[:100], keys, n=1):
+        return f", did you mean {near[0]!r}?"
+    return f"; the keys are {', '.join(keys)}" if keys else ""
+
+
+def shown(key: object) -> str:
+    """A key as it was written, shortened."""
+    text = repr(key)
+    return text if len(text) <= 80 else f"{text[:77]}..."
