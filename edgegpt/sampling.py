@@ -8,6 +8,7 @@ probabilities are kept as float64 weights relative to the most likely token, who
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Final
 
 import numpy as np
@@ -70,7 +71,7 @@ class SamplingParams:
         object.__setattr__(self, "stop", _stop_strings(self.stop))
 
 
-def sample(logits: Logits, params: SamplingParams, rng: np.random.Generator) -> int:
+def sample(logits: Logits, params: SamplingParams, rng: Random) -> int:
     """Draw the next token id from logits (V,), which hold no NaN and at least one finite value.
 
     The repetition penalty, which needs to know what came before, is `penalise_repetition`.
@@ -145,9 +146,12 @@ def likeliest(logits: Logits, k: int) -> NDArray[np.intp]:
     return np.flatnonzero(logits >= np.partition(maxima, columns - k)[columns - k])
 
 
-def new_rng(params: SamplingParams) -> np.random.Generator:
-    """The random generator of one request."""
-    return np.random.default_rng(params.seed)
+def new_rng(params: SamplingParams) -> Random:
+    """The random generator of one request.
+
+    Python's own: numpy.random brings 7 MB with it, OpenSSL among them, for one number a token.
+    """
+    return Random(params.seed)
 
 
 def penalise_repetition(logits: Logits, seen: NDArray[np.bool_], penalty: float) -> Logits:
@@ -210,7 +214,7 @@ def keep_min_p(weights: Weights, min_p: float) -> Weights:
     return np.where(weights >= min_p * weights.max(), weights, 0.0)
 
 
-def draw(weights: Weights | NDArray[np.float32], rng: np.random.Generator) -> int:
+def draw(weights: Weights | NDArray[np.float32], rng: Random) -> int:
     """Draw an index with probability in proportion to its weight (V,), by inverting the sum.
 
     A long row is summed in groups first, and then within the one that is hit.
