@@ -1,5 +1,7 @@
 """One onnxruntime session as a robot wants it; the only place where its options are set."""
 
+import ctypes
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +38,15 @@ def open_session(model: Path | bytes, threads: int = 1, *, spinning: bool = Fals
         providers=["CPUExecutionProvider"],
         enable_fallback=0,  # would print to stdout and try the same once more
     )
+
+
+def return_free_memory() -> None:
+    """Give back to the system what the C library holds of freed memory, such as reading a model leaves.
+
+    1.5 MB after rover, in 0.3 ms. Linux with glibc alone knows how (malloc_trim(3)).
+    """
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
 
 
 def check_file_name(path: Path) -> None:
