@@ -53,7 +53,7 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
-        if found := mistakes(vars(self)):
+        if found := mistakes_in(vars(self)):
             raise ConfigError(listed(found))
         object.__setattr__(self, "dropout", float(self.dropout))
 
@@ -95,7 +95,7 @@ class ModelConfig:
         return yaml.safe_dump(asdict(self), sort_keys=False)
 
 
-def mistakes(data: Mapping[Any, Any], inside: str = "") -> list[Mistake]:
+def mistakes_in(data: Mapping[Any, Any], inside: str = "") -> list[Mistake]:
     """All that is wrong with a config's keys and values; `inside` stands before each key."""
     known = {key.name: key for key in fields(ModelConfig)}
     found = []
@@ -150,6 +150,6 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of(data: Mapping[Any, Any], source: str) -> ModelConfig:
-    if found := mistakes(data):
+    if found := mistakes_in(data):
         raise ConfigError(f"{source}: {listed(found)}")
     return ModelConfig(**data)

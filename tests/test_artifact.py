@@ -53,6 +53,28 @@ def test_a_robot_loads_and_answers_without_torch_onnx_or_a_word_on_stderr(file):
     assert result.stderr == ""
 
 
+# Each takes 0.5 to 16 MB of the process, for as long as it runs.
+NOT_FOR_A_ROBOT = {
+    *("pydantic", "pydantic_core", "annotated_types", "yaml", "jsonschema", "typer", "rich"),
+    *("torch", "onnx", "safetensors", "transformers", "rclpy", "edgegpt_export"),
+    *("numpy.random", "hashlib", "ssl", "socket", "http", "email", "urllib", "importlib.metadata"),
+    *("logging", "tempfile", "difflib", "decimal", "asyncio", "multiprocessing", "concurrent"),
+}
+
+
+def test_a_robots_process_loads_little_beside_numpy_onnxruntime_and_tokenizers(file):
+    modules = "import sys, numpy, onnxruntime; before = set(sys.modules); "
+    answers = (
+        "import edgegpt; model = edgegpt.load(sys.argv[1]); model.generate('go'); "
+        "drawn = edgegpt.SamplingParams(seed=1, max_new_tokens=3, top_p=0.9); model.generate('go', drawn); "
+        "model.new_session().generate('go', drawn); "
+    )
+    result = run(modules + answers + "print(*sys.modules.keys() - before)", file, ORT_DISABLE_TELEMETRY=1)
+    loaded = set(result.stdout.split())
+    assert {"edgegpt.generator", "tokenizers"} <= loaded
+    assert not loaded & NOT_FOR_A_ROBOT
+
+
 def test_a_robot_writes_no_file_into_its_home(file, tmp_path):
     run("import sys, edgegpt; edgegpt.load(sys.argv[1]).generate('go')", file, HOME=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """Every file that is not what it says is refused in one sentence."""
 
 import hashlib
+import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -43,7 +44,7 @@ def with_metadata(path, **changes):
 
 def with_config(path, **changes):
     """The tiny graph under a config that speaks of another one."""
-    return with_metadata(path, META_CONFIG=yaml.safe_dump({**asdict(TINY), **changes}))
+    return with_metadata(path, META_CONFIG=json.dumps({**asdict(TINY), **changes}))
 
 
 def test_a_missing_file(tmp_path):
@@ -114,6 +115,46 @@ def test_an_unknown_target(tmp_path):
 def test_a_config_that_is_not_valid(tmp_path):
     path = with_config(tmp_path / "a.onnx", n_embd=130, n_head=4)
     assert "n_embd must be divisible by n_head, got 130 and 4" in refusal(path)
+
+
+@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n_layer": "two"}, "n_layer must be a whole number from 1 to 1024, got 'two'"),
+        ({"dropout": float("nan")}, "dropout must be a number from 0 to below 1, got nan"),
+        ({"n_heads": 2}, "unknown key 'n_heads', did you mean 'n_head'?"),
+    ],
+    ids=["type", "nan", "key"],
+)
+def test_a_damaged_config_is_told_key_by_key_however_it_is_written(tmp_path, write, changes, words):
+    path = with_metadata(tmp_path / "a.onnx", META_CONFIG=write({**asdict(TINY), **changes}))
+    assert refusal(path) == f"the config in {path}: {words}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", " is empty, expected `key: value` lines"),
+        ("null", " is empty, expected `key: value` lines"),
+        ("[1]", ": expected `key: value` lines, got list"),
+        (TINY.to_json()[:40], ", line 1: not valid YAML: "),
+        (
+            TINY.to_json()[:-1] + ', "n_head": 4}',
+            ", line 1: not valid YAML: the key 'n_head' stands there twice",
+        ),
+        ("{" * 9000, ": not valid YAML: it is nested too deeply"),
+        ("{}", ": the key 'vocab_size' is missing; the key 'block_size' is missing; "),
+    ],
+    ids=["empty", "null", "list", "cut", "twice", "deep", "no keys"],
+)
+def test_a_config_that_is_none(tmp_path, text, words):
+    path = with_metadata(tmp_path / "a.onnx", META_CONFIG=text)
+    assert refusal(path).startswith(f"the config in {path}{words}")
+
+
+def test_a_file_whose_config_is_yaml_is_read_as_well(tmp_path):
+    assert open_artifact(with_metadata(tmp_path / "a.onnx", META_CONFIG=TINY.to_yaml())).config == TINY
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ def write(folder: Path, **changes: object) -> Path:
 def test_every_model_config_loads_and_survives_a_round_trip(path: Path) -> None:
     config = ModelConfig.from_yaml(path)
     assert ModelConfig.parse(config.to_yaml(), "again") == config
+    assert ModelConfig.parse(config.to_json(), "again") == config
+    assert parse_yaml(config.to_json(), "as YAML") == dataclasses.asdict(config)
 
 
 def test_the_shipped_models_have_the_shapes_they_are_known_by() -> None:

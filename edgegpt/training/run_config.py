@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from edgegpt.config import ModelConfig, mistakes
+from edgegpt.config import ModelConfig, mistakes_in
 from edgegpt.mistakes import listed
 from edgegpt.yaml_model import MISTAKES, load_yaml
 
@@ -21,7 +21,7 @@ def _model(value: object) -> ModelConfig:
         return value
     if not isinstance(value, dict):
         raise PydanticCustomError("model", "must be `key: value` lines")
-    if found := mistakes(value, inside="model."):
+    if found := mistakes_in(value, inside="model."):
         raise PydanticCustomError(MISTAKES, "{sentences}", {"sentences": listed(found), MISTAKES: found})
     return ModelConfig(**value)
 
