@@ -1,4 +1,4 @@
-"""edgegpt.onnx_metadata: a file is read without onnx, and its checksum is the sha256 that all tools compute."""
+"""edgegpt.onnx_metadata: the checksum of a file is the sha256 that all tools compute."""
 
 import hashlib
 import sys
