@@ -10,7 +10,6 @@ from edgegpt.deadline import EnginePace, Watch
 from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, EngineError, PromptError
 from edgegpt.kv_cache import KVCache
-from edgegpt.ort_session import return_free_memory
 from edgegpt.reply import Piece, Reply
 from edgegpt.sampling import SamplingParams
 from edgegpt.session import Session
@@ -48,7 +47,6 @@ def load(
                 f"{path} cannot be run as it says, with the target {artifact.target} and block_size "
                 f"{artifact.config.block_size}: {e}"
             ) from e
-    return_free_memory()
     return generator
 
 

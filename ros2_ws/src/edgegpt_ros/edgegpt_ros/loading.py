@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgegpt_msgs.msg import ModelInfo
 from rclpy.impl.rcutils_logger import RcutilsLogger
@@ -9,12 +10,14 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 import edgegpt
 from edgegpt.accounting import parameter_count
 from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.budget import Budget
 from edgegpt.engine import Engine
 from edgegpt.errors import ConfigError
 from edgegpt.generator import TextGenerator
 from edgegpt_ros.resident import peak_rss_bytes
 from edgegpt_ros.wire import wire
+
+if TYPE_CHECKING:
+    from edgegpt.budget import Budget
 
 _MB = 1e6
 
@@ -39,7 +42,7 @@ def load_model(
     """
     if not path:
         raise ConfigError("model is not set; give the path of an .onnx file made by `edgegpt export`")
-    limits = Budget.from_yaml(budget) if budget else None
+    limits = _read_budget(budget) if budget else None
     artifact = open_artifact(Path(path).expanduser(), threads=threads or None)
     engine = Engine.from_artifact(artifact, capacity=capacity or None)
     if engine.capacity > tokens_depth:
@@ -54,7 +57,13 @@ def load_model(
     return Loaded(generator, _info(artifact, engine))
 
 
-def check_budget(limits: Budget, artifact: Artifact, engine: Engine, logger: RcutilsLogger) -> None:
+def _read_budget(path: str) -> "Budget":
+    from edgegpt.budget import Budget  # brings pydantic, 16 MB, which a node without a budget does not need
+
+    return Budget.from_yaml(path)
+
+
+def check_budget(limits: "Budget", artifact: Artifact, engine: Engine, logger: RcutilsLogger) -> None:
     """Hold a loaded model to the limits that loading it can judge: sizes, and memory until now.
 
     Raises:
