@@ -1,12 +1,12 @@
 """`edgegpt bench FILE.onnx`."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from edgegpt.cli.extras import needs
+from edgegpt.cli.out_file import check_out_file
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
 from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError
@@ -30,7 +30,7 @@ def bench(
     from edgegpt.measure.plan import Plan
 
     if plot is not None:
-        _check_plot(plot)
+        check_out_file("--plot", plot, _SUFFIXES)
         with needs("report"):
             from edgegpt.measure.plot import save_plot
     with measuring(visible=not as_json) as on_progress:
@@ -52,17 +52,3 @@ def bench(
         except OSError as e:
             raise MeasureError(f"--plot cannot write {plot}: {e.strerror or e}") from e
         stderr.print(f"Picture: {plot.resolve()}")
-
-
-def _check_plot(plot: Path) -> None:
-    """Before a minute of measuring, not after it."""
-    if plot.suffix.lower() not in _SUFFIXES:
-        raise MeasureError(
-            f"--plot must name a {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]} file, got {plot}"
-        )
-    if not plot.parent.is_dir():
-        raise MeasureError(f"--plot cannot write {plot}: the folder {plot.parent} does not exist")
-    if not os.access(plot.parent, os.W_OK):
-        raise MeasureError(f"--plot cannot write {plot}: the folder {plot.parent} is read-only")
-    if plot.is_dir():
-        raise MeasureError(f"--plot must name a file, and {plot} is a folder")
