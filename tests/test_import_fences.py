@@ -188,6 +188,12 @@ def test_the_robot_loads_none_of_the_workstations_libraries(module: str) -> None
     assert module in loaded
 
 
+def test_the_robots_half_needs_neither_pydantic_nor_yaml() -> None:
+    """More of the kind, and with a file loaded: test_artifact."""
+    loaded = in_a_fresh_interpreter("edgegpt.generator", "edgegpt.server", "edgegpt.token_count")
+    assert not loaded & {"pydantic", "pydantic_core", "yaml"}
+
+
 def test_the_command_line_starts_without_torch_and_onnx() -> None:
     assert not in_a_fresh_interpreter("edgegpt.cli.main") & {"torch", "onnx", "edgegpt_export"}
 
