@@ -472,7 +472,7 @@ def test_a_broken_limit_gives_a_page_and_exit_code_1(
     out.write_text("an older page")
     assert main(["report", str(file), "--out", str(out)]) == 1
     assert "artifact_mb is 0.25, the limit is 0.1" in capsys.readouterr().err
-    assert "✗ BROKEN" in out.read_text(encoding="utf-8")
+    assert "✗ BROKEN" in words(out.read_text(encoding="utf-8"))
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
 
 
