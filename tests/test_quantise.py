@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from edgegpt.packing import block_size, is_padded, matrix_bytes
-from edgegpt_export.graph import Graph, embedding, linear
+from edgegpt_export.graph import Graph, embedding, linear, packer
 from edgegpt_export.quantise import dequantise, quantise
 
 MICROSOFT = "com.microsoft"
@@ -74,6 +74,10 @@ def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch):
     assert np.array_equal(whole.scales, parts.scales)
 
 
+def graph_of(weights: dict[str, np.ndarray], bits: dict[str, int]) -> Graph:
+    return Graph(weights, bits, packer(weights))
+
+
 def run(graph: Graph, name: str, feed: np.ndarray, width: int) -> np.ndarray:
     x = helper.make_tensor_value_info(
         "x", helper.np_dtype_to_tensor_dtype(feed.dtype), ["b", "t", "k"][: feed.ndim]
@@ -92,7 +96,7 @@ def run(graph: Graph, name: str, feed: np.ndarray, width: int) -> np.ndarray:
 @pytest.mark.parametrize("columns", [20, 48, 64, 192, 256])
 def test_the_runtime_multiplies_with_the_dequantised_matrix(bits, columns):
     weight = matrix(24, columns)
-    graph = Graph({"w": weight}, {"w": bits})
+    graph = graph_of({"w": weight}, {"w": bits})
     # Ones in one place select one column: what the activations' own 8 bits hold exactly.
     x = np.eye(columns, dtype=np.float32)[None]
     y = run(graph, linear(graph, "/product", "w", "x"), x, 24)
@@ -102,7 +106,7 @@ def test_the_runtime_multiplies_with_the_dequantised_matrix(bits, columns):
 @pytest.mark.parametrize("bits", [4, 8])
 def test_the_runtime_looks_up_the_dequantised_rows(bits):
     weight = matrix(30, 64)
-    graph = Graph({"wpe.weight": weight}, {"wpe.weight": bits})
+    graph = graph_of({"wpe.weight": weight}, {"wpe.weight": bits})
     ids = np.array([[0, 29, 7]])
     rows = run(graph, embedding(graph, "/wpe", "wpe.weight", "x"), ids, 64)
     assert np.array_equal(rows[0], dequantise(quantise(weight, bits), 64)[ids[0]])
