@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from edgegpt.generator import TextGenerator
+from edgegpt.ort_session import return_free_memory
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ def count_tokens(generator: TextGenerator, prompt: str, *, taken: int = 0) -> To
         TokenizerError: the prompt holds half of a character (a lone surrogate).
     """
     tokens = len(generator.tokenizer.encode_prompt(prompt))
+    if tokens > generator.engine.capacity:  # far too long, perhaps
+        return_free_memory()
     remaining = generator.engine.capacity - taken - tokens
     new = tokens + (taken > 0)  # a session's last token is not in its cache yet
     return TokenCount(tokens, remaining, predicted_ms(generator, new), generator.pace.decode.seconds * 1000)

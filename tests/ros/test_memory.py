@@ -37,3 +37,17 @@ def test_two_thousand_short_goals_leave_the_memory_flat(model_file: Path) -> Non
 
         warm = goals(WARM)
         assert goals(GOALS) - warm < LIMIT_BYTES
+
+
+def test_counting_megabytes_leaves_no_memory_behind(model_file: Path) -> None:
+    with (
+        own_domain() as domain,
+        GeneratorProcess(environment(domain), {"model": model_file}) as process,
+        Peer(domain) as peer,
+    ):
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+        before = process.rss_bytes()
+        for _ in range(2):
+            assert peer.count("drive forward " * 150_000).tokens > 200_000
+        assert process.rss_bytes() - before < 50e6  # what was given back; without that 150 MB stay
