@@ -88,7 +88,7 @@ class RequestQueue:
     def remove_expired(self, now: float) -> list[Ticket]:
         """Take out those that wait and whose deadline has passed."""
         expired = [ticket for ticket in self._waiting if ticket.request.deadline <= now]
-        self._keep([ticket for ticket in self._waiting if ticket not in expired])
+        self._keep([ticket for ticket in self._waiting if ticket.request.deadline > now])
         return expired
 
     def remove_waiting(self) -> list[Ticket]:

@@ -60,8 +60,8 @@ class SessionStore:
         size = self._generator.engine.cache_bytes
         if name and size > self._max_bytes:
             raise SessionError(
-                f"session {name!r} needs a cache of {size} bytes but session_bytes is {self._max_bytes}; "
-                "raise it, or load the model with a smaller capacity"
+                f"session {name[:40]!r} needs a cache of {size} bytes but session_bytes is "
+                f"{self._max_bytes}; raise it, or load the model with a smaller capacity"
             )
 
     def find(self, name: str) -> Session | None:
@@ -109,7 +109,7 @@ class SessionStore:
         while self._bytes() + self._generator.engine.cache_bytes > self._max_bytes:
             if not idle:
                 raise OverloadedError(
-                    f"session {name!r} finds no room: the {len(self._entries)} sessions in use take "
+                    f"session {name[:40]!r} finds no room: the {len(self._entries)} sessions in use take "
                     f"{self._bytes()} of {self._max_bytes} bytes; try again later"
                 )
             del self._entries[idle.pop(0)]

@@ -78,6 +78,12 @@ def test_a_cache_larger_than_the_cap_is_refused():
         pass
 
 
+def test_a_refusal_quotes_the_beginning_of_a_long_name_alone():
+    store = SessionStore(Script("go", "ab").generator, max_bytes=ONE - 1, ttl_s=60)
+    with pytest.raises(SessionError, match=f"session '{'a' * 40}' needs a cache"):
+        store.check("a" * 1_000_000)
+
+
 def test_a_new_session_stays_only_if_its_turn_did():
     store = make()
     with pytest.raises(RuntimeError), store.use("a"):
