@@ -22,7 +22,8 @@ README = (WORKSPACE / "src" / "edgegpt_ros" / "README.md").read_text(encoding="u
 @pytest.fixture(scope="module")
 def peer(model_file: Path) -> Iterator[Peer]:
     # Whole numbers for doubles, which rclpy alone answers with a dead node.
-    parameters = {"model": model_file, "threads": 0, "temperature": 0, "chunk_ms": 5, "session_ttl_s": 60}
+    doubles = {"temperature": 0, "chunk_ms": 5, "session_ttl_s": 60}
+    parameters = {"model": model_file, "threads": 0, "stop": [], **doubles}
     with (
         own_domain() as domain,
         GeneratorProcess(environment(domain), parameters),
@@ -53,6 +54,9 @@ def test_no_number_of_threads_is_one_where_the_file_was_not_tuned(peer: Peer) ->
         ("top_p", -0.5, "top_p must be a number between 0 and 1, got -0.5"),
         ("max_new_tokens", 0, "max_new_tokens must be a whole number of at least 1, got 0"),
         ("stop", ["a", ""], "stop must hold strings that are not empty, got ''"),
+        ("stop", "", "Wrong parameter type, expected 'Type.STRING_ARRAY' got 'Type.STRING'"),
+        ("stop", 0, "Wrong parameter type, expected 'Type.STRING_ARRAY' got 'Type.INTEGER'"),
+        ("stop", False, "Wrong parameter type, expected 'Type.STRING_ARRAY' got 'Type.BOOL'"),
         ("overload", "panic", "overload"),
         ("model", "other.onnx", "model can be changed only while the node is unconfigured"),
         ("tokens_depth", 5, "read-only parameter: tokens_depth"),
@@ -105,9 +109,13 @@ def test_the_next_request_and_model_info_see_a_change(peer: Peer) -> None:
 
 
 def test_an_empty_list_of_stop_strings_is_the_models_own(peer: Peer) -> None:
+    assert peer.get("stop") == [[]]  # as given at the start
     for value in ([""], ["x", "y"], []):
         assert peer.set(stop=Parameter("stop", Parameter.Type.STRING_ARRAY, value))[0].successful
         assert peer.get("stop") == [value]
+    assert peer.set(stop=["x"])[0].successful
+    assert peer.set(stop=[])[0].successful  # whatever kind of list the sender's library takes it for
+    assert peer.get("stop") == [[]]
 
 
 def test_a_change_that_fails_to_count_is_said_and_the_node_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +168,7 @@ def test_the_readmes_table_is_that_of_the_code() -> None:
         ({"top_k": 1.5}, {"top_k": 5}),
         ({"threads": 1000}, {"threads": 1}),
         ({"top_p": -0.5}, {"top_p": 0.5}),
+        ({"stop": 0}, {"stop": ["."]}),
     ],
     ids=str,
 )

@@ -188,6 +188,8 @@ class Parameters:
         value: Any = entry.default
         if given is not None:
             given = _converted(given)
+            if isinstance(entry.default, list) and given.type_ == Parameter.Type.NOT_SET:
+                given = Parameter(entry.name, Parameter.Type.STRING_ARRAY, [])  # what rcl makes of []
             if reason := _misfit(entry, given):
                 self._problems[entry.name] = reason
             else:
@@ -257,7 +259,8 @@ def _converted(parameter: Parameter) -> Parameter:
         return parameter
     if isinstance(entry.default, float) and parameter.type_ == Parameter.Type.INTEGER:
         return Parameter(parameter.name, Parameter.Type.DOUBLE, float(parameter.value))
-    if isinstance(entry.default, list) and not parameter.value and parameter.value is not None:
+    # rclpy takes an empty list for one of bytes, or of whatever the sender thinks it holds.
+    if isinstance(entry.default, list) and parameter.type_.name.endswith("_ARRAY") and not parameter.value:
         return Parameter(parameter.name, Parameter.Type.STRING_ARRAY, [])
     return parameter
 
