@@ -114,6 +114,13 @@ def test_a_line_that_is_not_utf8_is_said_and_the_chat_goes_on(domain: int, error
         assert "half a character" in chat.seen or "not UTF-8" in chat.seen
 
 
+def test_what_ros_does_not_understand_is_one_sentence() -> None:
+    with own_domain() as domain, chatting(domain, ROS_DOMAIN_ID="abc") as chat:
+        assert chat.end() == 2
+        assert "the chat cannot start: " in chat.seen
+        assert "ROS_DOMAIN_ID is not an integral number" in chat.seen
+
+
 def test_without_a_generator_it_says_how_to_start_one() -> None:
     with own_domain() as domain, chatting(domain) as chat:
         assert chat.end() == 2

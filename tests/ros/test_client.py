@@ -59,6 +59,11 @@ def test_a_timeout_cancels_the_request(client: GeneratorClient, slow_domain: int
     assert client.generate("stop", max_new_tokens=1, timeout_s=None).usage.completion_tokens == 1
 
 
+@pytest.mark.parametrize("timeout_s", [1e10, float("inf")])
+def test_any_length_of_time_may_be_waited(client: GeneratorClient, timeout_s: float) -> None:
+    assert client.generate("stop", max_new_tokens=1, timeout_s=timeout_s).finish_reason == "length"
+
+
 @pytest.mark.parametrize("timeout_s", [-1, float("nan")])
 def test_a_timeout_that_is_none_is_refused(client: GeneratorClient, timeout_s: float) -> None:
     with pytest.raises(ValueError, match="timeout_s must be at least 0 seconds, got"):

@@ -92,15 +92,19 @@ def in_callback(node: Node, work: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def test_what_on_text_raises_does_not_cost_the_answer(client: GeneratorClient) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_what_on_text_raises_does_not_cost_the_answer(
+    client: GeneratorClient, error: type[BaseException]
+) -> None:
     heard = []
 
     def fail(text: str) -> None:
         heard.append(text)
-        raise RuntimeError("injected by the test")
+        raise error("injected by the test")
 
     assert client.generate("stop", max_new_tokens=8, on_text=fail, timeout_s=SOON).text
     assert len(heard) == 1
+    assert generate(client).finish_reason == "length"  # its thread lives
 
 
 WAITING = {

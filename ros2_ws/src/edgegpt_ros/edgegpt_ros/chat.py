@@ -21,8 +21,12 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(args: Sequence[str] | None) -> int:
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)  # Ctrl-C is ours
-    node = Node(f"edgegpt_chat_{uuid4().hex[:6]}")
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)  # Ctrl-C is ours
+        node = Node(f"edgegpt_chat_{uuid4().hex[:6]}")
+    except Exception as error:
+        print(f"the chat cannot start: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     try:
         with GeneratorClient(node) as client:
             if not client.wait_for_server(10.0):

@@ -55,7 +55,7 @@ class Pending:
         """
         if not self.done():
             self._thread.refuse_to_wait("result")
-        if not self._done.wait(timeout_s):
+        if not self._done.wait(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)):
             raise TimeoutError(f"no answer within {timeout_s} s")
         if self._error is not None:
             raise self._error
@@ -129,7 +129,7 @@ class Pending:
         if self._on_text is not None:
             try:
                 self._on_text(text)
-            except Exception as error:  # it must not cost the answer
+            except BaseException as error:  # it must not cost the answer; SystemExit would end the thread
                 self._on_text = None
                 self._thread.node.get_logger().warning(f"on_text failed and is not called again: {error!r}")
 
