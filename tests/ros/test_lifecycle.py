@@ -1,6 +1,7 @@
 """States of the node: what it does in each, and how it gets from one to the next."""
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from edgegpt_msgs.action import Generate
 from edgegpt_msgs.msg import ErrorCode
 from edgegpt_msgs.srv import CountTokens
 
@@ -32,6 +34,7 @@ def refused_at_every_door(peer: Peer, state: str) -> None:
     goal = peer.goal("stop")
     assert goal.end() == ("aborted", "error", ErrorCode.NOT_ACTIVE)
     assert goal.result().error == sentence
+    assert [chunk.text for chunk in goal.chunks()] == [""]  # who watches the topic is told too
     assert peer.complete("stop").error == sentence
     assert peer.count("stop").error_code == ErrorCode.NOT_ACTIVE
     assert peer.say("stop") == ""
@@ -146,6 +149,41 @@ def test_a_signal_ends_the_node_within_two_seconds_while_it_generates(
         assert "Traceback" not in process.text
         # It has said goodbye; who is merely gone is missed only after many seconds.
         until(lambda: "edgegpt" not in peer.node.get_node_names(), "end of the node in the graph", 10)
+
+
+def test_goals_that_come_too_late_leave_no_warning(domain: int, model_file: Path) -> None:
+    with GeneratorProcess(environment(domain), {"model": model_file}) as process, Peer(domain) as peer:
+        peer.wait_for_node()
+        until(lambda: peer.state() == "active", "active node")
+        ended = threading.Event()
+
+        def send() -> None:
+            for _ in range(60):
+                peer.action.send_goal_async(Generate.Goal(prompt="stop"))
+
+        def flood() -> None:
+            while not ended.wait(0.03):
+                peer.executor.create_task(send)
+
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        try:
+            time.sleep(0.2)  # until more wait than the node can begin before it ends
+            assert process.stop(signal.SIGTERM) == 0
+        finally:
+            ended.set()
+            flooding.join()
+        assert process.took < 2
+        assert "never awaited" not in process.text
+
+
+def test_a_second_signal_at_any_moment_changes_nothing(domain: int, model_file: Path) -> None:
+    for gap_s in (0.1, 0.2, 0.25, 0.3):  # Python itself ends in the last of the 0.35 s that it takes
+        process = GeneratorProcess(environment(domain), {"model": model_file})
+        until(lambda process=process: "active: " in process.text, "active node")
+        process.process.send_signal(signal.SIGINT)
+        time.sleep(gap_s)
+        assert process.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.4, 0.8])

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import Any, Final
@@ -22,7 +23,11 @@ def main(args: Sequence[str] | None = None) -> None:
     # end in order.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
-    sys.exit(serve(args))
+    code = serve(args)
+    # Python's own end puts the default back in the place of a handler, and a second Ctrl-C would kill.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def serve(args: Sequence[str] | None) -> int:
@@ -68,6 +73,8 @@ def serve(args: Sequence[str] | None) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # nothing can interrupt it, and Python's own end would wait for it or crash
+    # What came too late to be begun is dropped; Python warns of each kind of such a task, as of a mistake.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     executor.shutdown(0)
     node.destroy_node()
     rclpy.shutdown()

@@ -98,12 +98,12 @@ class Requests:
                 end_chunks()
 
         try:
-            server = self.active_server()
             wanted = request.options.stream
             if wanted not in (-1, 0, 1):
                 raise SamplingError(f"stream must be 1, 0, or -1 for the node's own, got {wanted}")
             if self.stream if wanted == -1 else wanted:
                 chunks = ChunkStream(request_id, send, self.chunk_ms, at_once=on_chunk is not None)
+            server = self.active_server()
             refuse_nul("prompt", request.prompt)
             refuse_nul("session", request.session)
             refuse_constraints(request.options)
