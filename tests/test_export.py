@@ -126,9 +126,9 @@ def test_node_names_of_the_engine_target_are_paths():
     } <= set(names)
 
 
-def test_a_block_is_eight_nodes_and_the_rest_ten_more():
+def test_a_block_is_twelve_nodes_and_the_rest_eleven_more():
     _, graph = model_and_graph("engine")
-    assert len(graph.graph.node) == 8 * SMALL.n_layer + 10
+    assert len(graph.graph.node) == 12 * SMALL.n_layer + 11
 
 
 def test_the_builder_takes_arrays_of_any_float_type_and_names_what_is_wrong():

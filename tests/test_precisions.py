@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from conftest import random_gpt
 from graphs import random_ids, session_of, small, torch_logits
@@ -150,3 +151,15 @@ def test_what_may_differ_is_rounded_up_to_whole_positions(length, agreed, fails)
 
 def test_a_row_of_nan_fails():
     assert len(Row(1, float("nan"), float("nan"), float("nan")).failures(LIMITS["fp32"])) == 3
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_the_optimiser_does_not_bring_the_slow_norm_back(files, precision, tmp_path):
+    path = files(precision, "int8")
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    options.log_severity_level = 4
+    ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    operators = {node.op_type for node in onnx.load(str(tmp_path / "optimised.onnx")).graph.node}
+    assert "LayerNormalization" in operators
+    assert "SkipLayerNormalization" not in operators
