@@ -63,18 +63,16 @@ def attention(n_layer: int, n_head: int, head_dim: int) -> bytes:
 
 
 def norms(n: int, width: int) -> bytes:
-    """A chain of n SkipLayerNormalization with bias and sum, X to its output (1, T, width)."""
+    """A chain of n times Add and LayerNormalization, X to its output (1, T, width)."""
     graph = _graph({}, 32)
-    ones = graph.constant("gain", np.ones(width, np.float32))
-    zeros = graph.constant("bias", np.zeros(width, np.float32))
+    gain = graph.constant("gain", np.ones(width, np.float32))
+    shift = graph.constant("shift", np.zeros(width, np.float32))
     value, stream = X, X
     for i in range(n):
-        last = i == n - 1
-        name = output_name(0) if last else f"/{i}"
-        outputs = [name] if last else [name, "", "", f"/{i}/sum"]
-        inputs = [stream, value, ones, zeros, zeros]
-        graph.add("SkipLayerNormalization", f"/{i}", inputs, outputs, _MICROSOFT, epsilon=_NORM_EPSILON)
-        value, stream = name, f"/{i}/sum"
+        stream = graph.add("Add", f"/{i}/sum", [stream, value])
+        outputs = [output_name(0) if i == n - 1 else f"/{i}"]
+        inputs = [stream, gain, shift]
+        value = graph.add("LayerNormalization", f"/{i}", inputs, outputs, axis=-1, epsilon=_NORM_EPSILON)
     return _serialised(graph, [_floats(X, width)], [_floats(output_name(0), width)])
 
 
