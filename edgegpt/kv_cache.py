@@ -45,7 +45,7 @@ class KVCache:
         Raises:
             CacheError: there is no room for n.
         """
-        if not 0 <= n <= self.room:
+        if not 0 <= n <= self.capacity - self.length:  # `room`, without a call a token
             raise CacheError(
                 f"cannot append {n} positions to a cache with {self.length} of {self.capacity} in use"
             )
