@@ -98,8 +98,8 @@ def figures(target: Target, model: tuple, processes: int, seconds: float) -> lis
     pairs += [(f"token {n}, ms", token(n), median(runs, lambda r, n=n: r.token[n])) for n in fills]
     loads = statistics.median(run.load_ms for run in runs)
     peak = max(run.peak_rss_bytes or 0 for run in runs) / 1e6
-    pairs += [("load, ms", predictor.load_ms(config, precision), loads)]
-    pairs += [("peak RSS, MB", predictor.peak_rss_mb(config, precision), peak)]
+    pairs += [("load, ms", predictor.predict(config, precision).load_ms, loads)]
+    pairs += [("peak RSS, MB", predictor.predict(config, precision).peak_rss_mb, peak)]
     return [Figure(name, label, predicted, measured) for label, predicted, measured in pairs]
 
 

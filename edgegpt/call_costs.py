@@ -5,9 +5,7 @@ every further token is one step. `Calls` was fitted to whole small models, whose
 token is taken off, so that it can be put on again for any vocabulary.
 """
 
-from edgegpt.config import ModelConfig
-from edgegpt.op_costs import OpCosts
-from edgegpt.precision import Recipe
+from edgegpt.op_costs import OpCosts, Work
 from edgegpt.target import Call, Calls
 from edgegpt.tuning import PREFILL_CHUNK
 
@@ -20,33 +18,35 @@ class CallCosts:
     def __init__(self, ops: OpCosts, calls: Calls) -> None:
         self._ops, self._calls = ops, calls
 
-    def first_token_us(self, config: ModelConfig, bits: Recipe, prompt_tokens: int) -> float:
+    def first_token_us(self, work: Work, prompt_tokens: int) -> float:
         """From prompt ids to the first new id, the cache empty before."""
         pieces = range(0, prompt_tokens, PREFILL_CHUNK)
-        us = sum(self._chunk(config, bits, min(PREFILL_CHUNK, prompt_tokens - i), i) for i in pieces)
-        return us + self._greedy(config)
+        us = sum(self._chunk(work, min(PREFILL_CHUNK, prompt_tokens - i), i) for i in pieces)
+        return us + self._greedy(work)
 
-    def token_us(self, config: ModelConfig, bits: Recipe, cached: int) -> float:
+    def token_us(self, work: Work, cached: int) -> float:
         """One further token, `cached` tokens before the one that is read."""
-        ops = self._ops.call_us(config, bits, 1, cached)
-        return _call(self._calls.step, config, ops) + self._greedy(config)
+        ops = self._ops.call_us(work, 1, cached)
+        return _call(self._calls.step, work, ops) + self._greedy(work)
 
-    def warm_up_us(self, config: ModelConfig, bits: Recipe) -> float:
+    def warm_up_us(self, work: Work) -> float:
         """The calls of TextGenerator.warm_up: the last position, a short and a longer prompt."""
-        last, longer = config.block_size - 1, max(1, min(PREFILL_CHUNK, config.block_size - 4))
-        us = self._chunk(config, bits, 1, last)
+        context = work.config.block_size
+        last, longer = context - 1, max(1, min(PREFILL_CHUNK, context - 4))
+        us = self._chunk(work, 1, last)
         for n_tokens in (1, longer):
-            us += self.first_token_us(config, bits, n_tokens)
-            us += (_WARM_UP_TOKENS - 1) * self.token_us(config, bits, n_tokens)
+            us += self.first_token_us(work, n_tokens)
+            us += (_WARM_UP_TOKENS - 1) * self.token_us(work, n_tokens)
         return us
 
-    def _chunk(self, config: ModelConfig, bits: Recipe, tokens: int, cached: int) -> float:
-        return _call(self._calls.chunk, config, self._ops.call_us(config, bits, tokens, cached))
+    def _chunk(self, work: Work, tokens: int, cached: int) -> float:
+        return _call(self._calls.chunk, work, self._ops.call_us(work, tokens, cached))
 
-    def _greedy(self, config: ModelConfig) -> float:
+    def _greedy(self, work: Work) -> float:
         line = self._calls.greedy
-        return line.node_us + line.us_per_1000_values * config.vocab_size / 1e3
+        return line.node_us + line.us_per_1000_values * work.config.vocab_size / 1e3
 
 
-def _call(call: Call, config: ModelConfig, ops_us: float) -> float:
-    return call.call_us + call.us_per_layer * config.n_layer + call.node_factor * ops_us
+def _call(call: Call, work: Work, ops_us: tuple[float, float]) -> float:
+    near, fetch = ops_us
+    return call.call_us + call.us_per_layer * work.config.n_layer + call.node_factor * near + fetch

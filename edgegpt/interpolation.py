@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from edgegpt.target import Streaming
+from edgegpt.target import CacheStreaming, Streaming
 
 
 class Curve:
@@ -27,6 +27,11 @@ class Curve:
             if row.bits == bits:
                 table.setdefault(row.tokens, []).append((row.working_set_mb, row.us_per_mb))
         return cls(table)
+
+    @classmethod
+    def of_cache(cls, rows: Sequence[CacheStreaming]) -> "Curve":
+        """Of keys and values, whatever the number of tokens."""
+        return cls({1: [(row.working_set_mb, row.us_per_mb) for row in rows]})
 
     def at(self, tokens: int, working_set_mb: float) -> float:
         """Microseconds that a MB costs more than near."""

@@ -3,7 +3,8 @@
     product     node + inputs + outputs + weights, for its bits, block and tokens; and for each MB of its
                 weights what it costs more to fetch them from where they lie: the working set of the
                 call, all weights and the cache that it reads, says how far away that is
-    attention   node + n_embd * tokens + (n_embd and n_head) * pairs of a new token and one it looks at
+    attention   node + n_embd * tokens + (n_embd and n_head) * pairs of a new token and one it looks at; and
+                the same for each MB of its cache
     the rest    node + values made
 
 A roofline (Williams et al. 2009) whose two sides are added and not overlapped: on a small core the
@@ -14,7 +15,9 @@ tokens in the cache never make a call cheaper.
 Shapes: T new tokens, of which the last `rows` go on behind the last attention.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
@@ -23,10 +26,47 @@ from edgegpt.interpolation import Curve, between
 from edgegpt.measure.traffic import weight_bytes_per_token
 from edgegpt.packing import FLOAT, block_size, matrix_bytes
 from edgegpt.precision import Recipe
-from edgegpt.target import Attention, Line, Nodes, Product, Streaming
+from edgegpt.target import Attention, CacheStreaming, Line, Nodes, Product, Streaming
 
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows that are wanted
+_MATRICES: Final = ("attn.qkv", "attn.proj", "mlp.fc", "mlp.proj")
+
+_LayerBits = tuple[int, ...]  # of _MATRICES
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call of one model has to do, found once for many calls.
+
+    Attributes:
+        config: the model.
+        layers: how many layers but the last have these bits, of qkv, proj, fc and proj.
+        last: bits of the last layer, of which only one row goes on behind the attention.
+        tables: bits of the token and the position embedding.
+        head: bits of the head, which a tied one shares with the token embedding.
+        read_bytes: of weights in a call.
+    """
+
+    config: ModelConfig
+    layers: Mapping[_LayerBits, int]
+    last: _LayerBits
+    tables: tuple[int, int]
+    head: int
+    read_bytes: int
+
+    @classmethod
+    def of(cls, config: ModelConfig, bits: Recipe) -> "Work":
+        """Of a model whose matrices have these bits."""
+        every = [_layer_bits(bits, i) for i in range(config.n_layer)]
+        return cls(
+            config=config,
+            layers=Counter(every[:-1]),
+            last=every[-1],
+            tables=(bits["wte.weight"], bits["wpe.weight"]),
+            head=bits["wte.weight" if config.tie_embeddings else "head.weight"],
+            read_bytes=weight_bytes_per_token(config, bits),
+        )
 
 
 class OpCosts:
@@ -36,6 +76,7 @@ class OpCosts:
         self,
         products: Sequence[Product],
         streaming: Sequence[Streaming],
+        cache_streaming: Sequence[CacheStreaming],
         attention: Sequence[Attention],
         nodes: Nodes,
     ) -> None:
@@ -43,45 +84,61 @@ class OpCosts:
         for row in products:
             self._products.setdefault((row.bits, row.block), {})[row.tokens] = row
         self._further = {bits: Curve.of_streaming(streaming, bits) for bits in (4, 8, FLOAT)}
+        self._cache_further = Curve.of_cache(cache_streaming)
         self._attention = {row.tokens: row for row in attention}
         self._nodes = nodes
 
-    def call_us(
-        self, config: ModelConfig, bits: Recipe, tokens: int, cached: int, *, gathered: bool = True
-    ) -> float:
-        """Microseconds in the nodes of one call with one wanted row.
+    def call_us(self, work: Work, tokens: int, cached: int) -> tuple[float, float]:
+        """Microseconds of one call that wants one row of logits.
 
         Args:
-            config: the model.
-            bits: of every matrix.
+            work: of the model.
             tokens: new ones.
             cached: those before them.
-            gathered: whether weights come from where the call's working set lies; else from near.
-        """
-        total = cached + tokens
-        read = weight_bytes_per_token(config, bits) + kv_cache_bytes(config, total)
-        working_set = read / _MB if gathered else 0.0
-        d, last = config.n_embd, config.n_layer - 1
-        us = _SMALL_NODES * self._nodes.add.node_us
-        us += self._lookup(bits["wte.weight"], d * tokens) + self._lookup(bits["wpe.weight"], d * tokens)
-        us += _line(self._nodes.norm, d * tokens)
-        for i in range(config.n_layer):
-            name = f"blocks.{i}"
-            us += self._product(bits[f"{name}.attn.qkv.weight"], 3 * d, d, tokens, working_set)
-            if config.qkv_bias:
-                us += _line(self._nodes.add, 3 * d * tokens)
-            us += self._attend(config, tokens, total, working_set)
-            rows = 1 if i == last else tokens
-            us += self._product(bits[f"{name}.attn.proj.weight"], d, d, rows, working_set)
-            us += self._product(bits[f"{name}.mlp.fc.weight"], 4 * d, d, rows, working_set)
-            us += self._product(bits[f"{name}.mlp.proj.weight"], d, 4 * d, rows, working_set)
-            us += _line(self._nodes.gelu, 4 * d * rows) + 2 * _line(self._nodes.norm, d * rows)
-        head = "wte.weight" if config.tie_embeddings else "head.weight"
-        return us + self._product(bits[head], config.vocab_size, d, 1, working_set)
 
-    def _product(self, bits: int, outputs: int, inputs: int, tokens: int, working_set: float) -> float:
+        Returns:
+            what its nodes take with everything at hand; what fetching weights and the cache adds.
+        """
+        config = work.config
+        rows = [*((bits, n, tokens) for bits, n in work.layers.items()), (work.last, 1, 1)]
+        near = sum(n * self._layer(config, bits, tokens, r, cached + tokens) for bits, n, r in rows)
+        near += _SMALL_NODES * self._nodes.add.node_us + _line(self._nodes.norm, config.n_embd * tokens)
+        near += sum(self._lookup(bits, config.n_embd * tokens) for bits in work.tables)
+        near += self._product(work.head, config.vocab_size, config.n_embd, 1)
+        return near, self._fetch(work, rows, tokens, kv_cache_bytes(config, cached + tokens) / _MB)
+
+    def _layer(self, config: ModelConfig, bits: _LayerBits, tokens: int, rows: int, total: int) -> float:
+        """One block with everything at hand; `rows` go on behind its attention."""
+        d = config.n_embd
+        qkv, proj, fc, mlp_proj = bits
+        us = self._product(qkv, 3 * d, d, tokens)
+        # Few bits add the bias within the product.
+        if config.qkv_bias and qkv == FLOAT:
+            us += _line(self._nodes.add, 3 * d * tokens)
+        us += sum(_line(self._nodes.add, d * rows) for one in (proj, mlp_proj) if one == FLOAT)
+        us += self._attend(config, tokens, total)
+        us += self._product(proj, d, d, rows)
+        us += self._product(fc, 4 * d, d, rows)
+        us += self._product(mlp_proj, d, 4 * d, rows)
+        return us + _line(self._nodes.gelu, 4 * d * rows) + 2 * _line(self._nodes.norm, d * rows)
+
+    def _fetch(
+        self, work: Work, layers: Iterable[tuple[_LayerBits, int, int]], tokens: int, cache_mb: float
+    ) -> float:
+        """What bringing the weights and the cache of a call costs, by how much it reads in all."""
+        d, working_set = work.config.n_embd, work.read_bytes / _MB + cache_mb
+        shapes = ((3 * d, d), (d, d), (4 * d, d), (d, 4 * d))
+        us = cache_mb * self._cache_further.at(tokens, working_set)
+        for bits, n, rows in layers:
+            for (outputs, inputs), few, t in zip(shapes, bits, (tokens, rows, rows, rows), strict=True):
+                us += n * self._fetch_matrix(few, outputs, inputs, t, working_set)
+        return us + self._fetch_matrix(work.head, work.config.vocab_size, d, 1, working_set)
+
+    def _fetch_matrix(self, bits: int, outputs: int, inputs: int, tokens: int, working_set: float) -> float:
+        return matrix_bytes(outputs, inputs, bits) / _MB * self._further[bits].at(tokens, working_set)
+
+    def _product(self, bits: int, outputs: int, inputs: int, tokens: int) -> float:
         table = self._table(bits, inputs)
-        size = matrix_bytes(outputs, inputs, bits) / _MB
         low, high, share = between(sorted(table), tokens)
         costs = []
         for n in (low, high):
@@ -92,8 +149,7 @@ class OpCosts:
                 + row.us_per_1000_outputs * outputs / 1e3
                 + row.us_per_million_weights * inputs * outputs / 1e6
             )
-        near = costs[0] + share * (costs[1] - costs[0])
-        return near + size * self._further[bits].at(tokens, working_set)
+        return costs[0] + share * (costs[1] - costs[0])
 
     def _table(self, bits: int, inputs: int) -> dict[int, Product]:
         """Of its block, or of the next larger one that was measured, or of the largest."""
@@ -101,7 +157,7 @@ class OpCosts:
         blocks = sorted(b for few, b in self._products if few == bits)
         return self._products[bits, next((b for b in blocks if b >= block), blocks[-1])]
 
-    def _attend(self, config: ModelConfig, tokens: int, total: int, working_set: float) -> float:
+    def _attend(self, config: ModelConfig, tokens: int, total: int) -> float:
         d, pairs = config.n_embd, tokens * total
         low, high, share = between(sorted(self._attention), tokens)
         costs = []
@@ -113,9 +169,7 @@ class OpCosts:
                 + row.us_per_million_products * d * pairs / 1e6
                 + row.us_per_1000_scores * config.n_head * pairs / 1e3
             )
-        cache = kv_cache_bytes(config, total) / config.n_layer / _MB
-        near = costs[0] + share * (costs[1] - costs[0])
-        return near + cache * self._further[FLOAT].at(tokens, working_set)
+        return costs[0] + share * (costs[1] - costs[0])
 
     def _lookup(self, bits: int, values: int) -> float:
         return _line(self._nodes.lookup_32_bits if bits == FLOAT else self._nodes.lookup_8_bits, values)
@@ -123,3 +177,7 @@ class OpCosts:
 
 def _line(line: Line, values: int) -> float:
     return line.node_us + line.us_per_1000_values * values / 1e3
+
+
+def _layer_bits(bits: Recipe, layer: int) -> _LayerBits:
+    return tuple(bits[f"blocks.{layer}.{name}.weight"] for name in _MATRICES)

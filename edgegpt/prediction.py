@@ -9,7 +9,6 @@ How far off it is, benchmarks/prediction.py measures.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from edgegpt import contract
@@ -18,7 +17,7 @@ from edgegpt.call_costs import CallCosts
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
-from edgegpt.op_costs import OpCosts
+from edgegpt.op_costs import OpCosts, Work
 from edgegpt.precision import recipe, weight_bytes
 from edgegpt.target import PerMb, Target, TargetMachine
 
@@ -59,12 +58,10 @@ class Predictor:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-
-    @cached_property
-    def calls(self) -> CallCosts:
-        """Costs of requests."""
-        t = self.target
-        return CallCosts(OpCosts(t.products, t.streaming, t.attention, t.nodes), t.calls)
+        ops = OpCosts(
+            target.products, target.streaming, target.cache_streaming, target.attention, target.nodes
+        )
+        self.calls = CallCosts(ops, target.calls)
 
     def predict(
         self,
@@ -93,38 +90,36 @@ class Predictor:
             )
         prompt_tokens = max(1, min(prompt_tokens, config.block_size - 1))
         bits = recipe(config, precision)
+        work, weights_mb = Work.of(config, bits), weight_bytes(config, bits) / 1e6
         return Prediction(
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
-            ttft_ms=self.calls.first_token_us(config, bits, prompt_tokens) / 1e3,
-            token_ms=self.calls.token_us(config, bits, cached_tokens) / 1e3,
-            load_ms=self.load_ms(config, precision),
-            peak_rss_mb=self.peak_rss_mb(config, precision),
-            artifact_mb=artifact_bytes(config, precision) / 1e6,
+            ttft_ms=self.calls.first_token_us(work, prompt_tokens) / 1e3,
+            token_ms=self.calls.token_us(work, cached_tokens) / 1e3,
+            load_ms=self._load_ms(work, precision, weights_mb),
+            peak_rss_mb=self._peak_rss_mb(config, precision, weights_mb),
+            artifact_mb=weights_mb + _file_mb(config),
             kv_cache_mb=kv_cache_bytes(config, config.block_size) / 1e6,
         )
 
-    def load_ms(self, config: ModelConfig, precision: str) -> float:
-        """From the start of the imports to a warmed-up model."""
-        load, bits = self.target.load, recipe(config, precision)
+    def _load_ms(self, work: Work, precision: str, weights_mb: float) -> float:
+        load, config = self.target.load, work.config
         own = load.base_ms + load.ms_per_layer * config.n_layer
         own += load.ms_per_1000_tokens * config.vocab_size / 1e3
-        own += _of_weights(load.ms_per_mb, config, precision)
-        return load.import_ms + own + self.calls.warm_up_us(config, bits) / 1e3
+        own += _per_mb(load.ms_per_mb, precision, weights_mb) * weights_mb
+        return load.import_ms + own + self.calls.warm_up_us(work) / 1e3
 
-    def peak_rss_mb(self, config: ModelConfig, precision: str) -> float:
-        """The most that is resident, all requests done."""
+    def _peak_rss_mb(self, config: ModelConfig, precision: str, weights_mb: float) -> float:
         memory = self.target.memory
         own = memory.base_mb + memory.mb_per_layer * config.n_layer
         own += memory.mb_per_1000_tokens * config.vocab_size / 1e3
-        own += _of_weights(memory.mb_per_mb, config, precision)
+        own += _per_mb(memory.mb_per_mb, precision, weights_mb) * weights_mb
         return memory.import_mb + own + kv_cache_bytes(config, config.block_size) / 1e6
 
 
-def artifact_bytes(config: ModelConfig, precision: str) -> int:
+def artifact_mb(config: ModelConfig, precision: str) -> float:
     """Of an engine file, with the data beside it; the tokenizer's part is an estimate."""
-    own = _FILE_BYTES + _LAYER_BYTES * config.n_layer + _TOKEN_BYTES * config.vocab_size
-    return weight_bytes(config, recipe(config, precision)) + own
+    return weight_bytes(config, recipe(config, precision)) / 1e6 + _file_mb(config)
 
 
 def caveats(target: Target) -> tuple[str, ...]:
@@ -151,7 +146,10 @@ def is_here(target: Target) -> bool:
     return not target.machine.differences(TargetMachine.of(machine()))
 
 
-def _of_weights(per_mb: PerMb, config: ModelConfig, precision: str) -> float:
-    size = weight_bytes(config, recipe(config, precision))
-    form = per_mb.beside if size > contract.EXTERNAL_DATA_BYTES else per_mb.inside
-    return float(getattr(form, precision)) * size / 1e6
+def _file_mb(config: ModelConfig) -> float:
+    return (_FILE_BYTES + _LAYER_BYTES * config.n_layer + _TOKEN_BYTES * config.vocab_size) / 1e6
+
+
+def _per_mb(per_mb: PerMb, precision: str, weights_mb: float) -> float:
+    form = per_mb.beside if 1e6 * weights_mb > contract.EXTERNAL_DATA_BYTES else per_mb.inside
+    return float(getattr(form, precision))

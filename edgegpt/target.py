@@ -4,7 +4,7 @@ Every cost is a sum of terms that are not negative, so nothing that is larger is
 faster. Units are in the key names: us are microseconds, ms milliseconds, MB 10^6 bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -83,6 +83,13 @@ class Streaming(_Strict):
     us_per_mb: NotNegative
 
 
+class CacheStreaming(_Strict):
+    """What a MB of keys and values costs more where a call reads so much in all that it lies further away."""
+
+    working_set_mb: Positive
+    us_per_mb: NotNegative
+
+
 class Attention(_Strict):
     """One layer's attention of `tokens` new ones; P is tokens x (cached + new)."""
 
@@ -103,7 +110,7 @@ class Line(_Strict):
 class Nodes(_Strict):
     """Nodes that are no product and no attention, by the values that they make."""
 
-    norm: Line = Field(description="SkipLayerNormalization.")
+    norm: Line = Field(description="Add and LayerNormalization.")
     gelu: Line = Field(description="FastGelu.")
     add: Line
     lookup_32_bits: Line = Field(description="Gather.")
@@ -111,7 +118,7 @@ class Nodes(_Strict):
 
 
 class Call(_Strict):
-    """us = call_us + us_per_layer * n_layer + node_factor * what its nodes cost alone, over and over."""
+    """us = call_us + us_per_layer * n_layer + node_factor * its nodes, timed alone, + fetching of weights."""
 
     call_us: NotNegative
     us_per_layer: NotNegative
@@ -175,6 +182,7 @@ class Target(_Strict):
     read_bandwidth: list[Bandwidth] = Field(min_length=1)
     products: list[Product] = Field(min_length=1)
     streaming: list[Streaming] = Field(min_length=1)
+    cache_streaming: list[CacheStreaming] = Field(min_length=1)
     attention: list[Attention] = Field(min_length=1)
     nodes: Nodes
     calls: Calls
@@ -193,7 +201,8 @@ class Target(_Strict):
                 raise ValueError(f"products has no row for {bits} bits and 1 token")
             if any((row.block == 0) != (bits == 32) for row in rows):
                 raise ValueError(f"products of {bits} bits have a wrong block; it is 0 for 32 bits alone")
-            _check_rises(bits, [row for row in self.streaming if row.bits == bits])
+            _check_streaming(bits, [row for row in self.streaming if row.bits == bits])
+        _check_rises("cache_streaming", self.cache_streaming)
         if not any(row.tokens == 1 for row in self.attention):
             raise ValueError("attention has no row for 1 token")
         _check_once((row.bits, row.block, row.tokens) for row in self.products)
@@ -211,17 +220,19 @@ class Target(_Strict):
         return yaml.dump(data, sort_keys=False, default_flow_style=None, width=140, allow_unicode=True)
 
 
-def _check_rises(bits: int, rows: list[Streaming]) -> None:
+def _check_streaming(bits: int, rows: list[Streaming]) -> None:
     if not rows:
         raise ValueError(f"streaming has no row for {bits} bits")
     for tokens in {row.tokens for row in rows}:
-        ordered = sorted((r for r in rows if r.tokens == tokens), key=lambda r: r.working_set_mb)
-        costs = [row.us_per_mb for row in ordered]
-        if costs != sorted(costs):
-            raise ValueError(
-                f"streaming of {bits} bits and {tokens} tokens must not fall as working_set_mb grows, "
-                f"got {costs}"
-            )
+        _check_rises(
+            f"streaming of {bits} bits and {tokens} tokens", [row for row in rows if row.tokens == tokens]
+        )
+
+
+def _check_rises(what: str, rows: Sequence[Streaming | CacheStreaming]) -> None:
+    costs = [row.us_per_mb for row in sorted(rows, key=lambda row: row.working_set_mb)]
+    if costs != sorted(costs):
+        raise ValueError(f"{what} must not fall as working_set_mb grows, got {costs}")
 
 
 def _check_once(keys: Iterable[object]) -> None:

@@ -3,6 +3,7 @@
 from edgegpt.target import (
     Attention,
     Bandwidth,
+    CacheStreaming,
     Call,
     Calls,
     Line,
@@ -47,6 +48,9 @@ TARGET = Target(
         for bits in (4, 8, 32)
         for tokens in (1, 64)
         for size, us in ((1.0, 0.0), (10.0, 20.0), (100.0, 100.0))
+    ],
+    cache_streaming=[
+        CacheStreaming(working_set_mb=size, us_per_mb=us) for size, us in ((1.0, 0.0), (100.0, 50.0))
     ],
     attention=[
         Attention(

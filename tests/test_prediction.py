@@ -13,19 +13,24 @@ from edgegpt.cli.main import main
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.interpolation import Curve, between
-from edgegpt.op_costs import OpCosts
-from edgegpt.precision import PRECISIONS, recipe
-from edgegpt.prediction import Predictor, artifact_bytes
+from edgegpt.op_costs import Work
+from edgegpt.precision import PRECISIONS, recipe, weight_bytes
+from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt_export.random_file import write_random_file
 
 ROOT = Path(__file__).parents[1]
 PREDICTOR = Predictor(TARGET)
-OPS = OpCosts(TARGET.products, TARGET.streaming, TARGET.attention, TARGET.nodes)
+OPS = PREDICTOR.calls._ops
 Capture = pytest.CaptureFixture[str]
 
 
 def config(**changes: int | bool) -> ModelConfig:
     usual = {"vocab_size": 512, "block_size": 256, "n_layer": 2, "n_head": 2, "n_embd": 64}
     return ModelConfig(**{**usual, **changes})
+
+
+def work(model: ModelConfig, precision: str) -> Work:
+    return Work.of(model, recipe(model, precision))
 
 
 # Arithmetic
@@ -40,38 +45,48 @@ def test_a_call_is_the_sum_of_its_nodes() -> None:
 
     pairs = cached + 1
     attention = 2 + 2 * d / 1e3 + 100 * d * pairs / 1e6 + 2 * pairs / 1e3
-    rest = 6 * 0.5 + 2 * (0.5 + 0.5 * d / 1e3) + 3 * (1 + d / 1e3) + (1 + 4 * d / 1e3)
+    lookups, biases = 2 * (0.5 + 0.5 * d / 1e3), 2 * (0.5 + 0.5 * d / 1e3)
+    rest = 6 * 0.5 + lookups + biases + 3 * (1 + d / 1e3) + (1 + 4 * d / 1e3)
     products = product(3 * d, d) + product(d, d) + product(4 * d, d) + product(d, 4 * d) + product(v, d)
     # The model has 0.4 MB, and nothing is further away than in the smallest working set.
-    assert OPS.call_us(model, recipe(model, "fp32"), 1, cached) == pytest.approx(products + attention + rest)
+    near, fetch = OPS.call_us(work(model, "fp32"), 1, cached)
+    assert near == pytest.approx(products + attention + rest)
+    assert fetch == 0
 
 
 def test_a_large_model_pays_for_fetching_its_weights() -> None:
     model = config(n_layer=12, n_embd=512, n_head=8)  # some 150 MB, beyond the table
-    bits = recipe(model, "fp32")
-    near = OPS.call_us(model, bits, 1, 0, gathered=False)
     weights_mb = 4 * (12 * 12 * 512 * 512 + 512 * 512) / 1e6
     cache_mb = kv_cache_bytes(model, 1) / 1e6
-    assert OPS.call_us(model, bits, 1, 0) == pytest.approx(near + 100 * (weights_mb + cache_mb))
+    _, fetch = OPS.call_us(work(model, "fp32"), 1, 0)
+    assert fetch == pytest.approx(100 * weights_mb + 50 * cache_mb)
 
 
 def test_a_request_is_its_pieces_and_one_choice() -> None:
-    model, bits = config(), recipe(config(), "int8")
-    whole = PREDICTOR.calls.first_token_us(model, bits, 100)
-    pieces = sum(50 + 10 * 2 + 1.5 * OPS.call_us(model, bits, t, p) for t, p in ((64, 0), (36, 64)))
+    todo = work(config(), "int8")
+    whole = PREDICTOR.calls.first_token_us(todo, 100)
+    pieces = sum(50 + 10 * 2 + 1.5 * OPS.call_us(todo, t, p)[0] for t, p in ((64, 0), (36, 64)))
     assert whole == pytest.approx(pieces + 1 + 0.2 * 0.512)
 
 
-def test_load_and_memory_know_where_the_weights_lie() -> None:
-    small, large = config(), config(n_embd=512, n_head=8, n_layer=4)
-    size = artifact_bytes(small, "fp32") - 1_000 - 2 * 2_900 - 22 * 512
-    assert PREDICTOR.peak_rss_mb(small, "fp32") == pytest.approx(
-        70 + 10 + 0.2 * 2 + 0.512 + 3 * size / 1e6 + kv_cache_bytes(small, 256) / 1e6
-    )
-    size = artifact_bytes(large, "fp32") - 1_000 - 4 * 2_900 - 22 * 512
-    assert PREDICTOR.peak_rss_mb(large, "fp32") == pytest.approx(
-        70 + 10 + 0.2 * 4 + 0.512 + 1 * size / 1e6 + kv_cache_bytes(large, 256) / 1e6
-    )
+@pytest.mark.parametrize(("n_embd", "n_layer", "per_mb"), [(64, 2, 3), (512, 4, 1)])
+def test_load_and_memory_know_where_the_weights_lie(n_embd: int, n_layer: int, per_mb: int) -> None:
+    model = config(n_embd=n_embd, n_layer=n_layer)
+    size = weight_bytes(model, recipe(model, "fp32")) / 1e6
+    found = PREDICTOR.predict(model, "fp32")
+    cache = kv_cache_bytes(model, 256) / 1e6
+    assert found.peak_rss_mb == pytest.approx(70 + 10 + 0.2 * n_layer + 0.512 + per_mb * size + cache)
+    warm_up = PREDICTOR.calls.warm_up_us(work(model, "fp32")) / 1e3
+    assert found.load_ms == pytest.approx(200 + 20 + n_layer + 5 * 0.512 + per_mb * size + warm_up)
+
+
+def test_the_size_of_a_file_is_foretold(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    for precision in PRECISIONS:
+        write_random_file(path, config(n_embd=128, n_layer=6), precision)
+        assert artifact_mb(config(n_embd=128, n_layer=6), precision) == pytest.approx(
+            path.stat().st_size / 1e6, rel=0.03
+        )
 
 
 def test_between_the_points_of_a_table_lies_a_straight_line_and_beyond_it_its_edge() -> None:
@@ -87,7 +102,7 @@ def test_between_the_points_of_a_table_lies_a_straight_line_and_beyond_it_its_ed
 
 def test_a_block_that_was_not_measured_costs_as_the_next_larger_one() -> None:
     model = config(n_embd=48, n_head=2)  # blocks of 16
-    assert OPS.call_us(model, recipe(model, "int4"), 1, 0) > 0
+    assert OPS.call_us(work(model, "int4"), 1, 0)[0] > 0
 
 
 # Promises for every model
@@ -120,8 +135,8 @@ def test_more_tokens_in_the_cache_are_never_predicted_to_be_faster(
     model: ModelConfig, precision: str, a: int, b: int
 ) -> None:
     few, many = sorted((a, b))
-    bits = recipe(model, precision)
-    assert PREDICTOR.calls.token_us(model, bits, few) <= PREDICTOR.calls.token_us(model, bits, many)
+    todo = work(model, precision)
+    assert PREDICTOR.calls.token_us(todo, few) <= PREDICTOR.calls.token_us(todo, many)
 
 
 @given(MODELS, st.sampled_from(PRECISIONS))

@@ -17,7 +17,7 @@ from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.packing import block_size
 from edgegpt.precision import PRECISIONS
-from edgegpt.profiling.attention import measure_attention
+from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
 from edgegpt.profiling.calls import measure_calls
 from edgegpt.profiling.clock import fastest_us
@@ -147,8 +147,10 @@ def test_all_parts_of_a_profile_fit_together() -> None:
             assert a.us_per_mb <= b.us_per_mb
     products = list(measure_products(op_graphs, 1, 0.0, streaming, 0.0))
     assert {row.tokens for row in products} == set(TOKENS)
-    attention = list(measure_attention(op_graphs, 1, 0.0, streaming, 0.0))
-    calls = measure_calls(write_random_file, 1, OpCosts(products, streaming, attention, nodes), 0.0)
+    cache = list(measure_cache_streaming(op_graphs, 1, 0.0, 0.0))
+    assert [row.us_per_mb for row in cache] == sorted(row.us_per_mb for row in cache)
+    attention = list(measure_attention(op_graphs, 1, 0.0, cache, 0.0))
+    calls = measure_calls(write_random_file, 1, OpCosts(products, streaming, cache, attention, nodes), 0.0)
     assert calls.step.node_factor > 0
 
 
@@ -171,6 +173,9 @@ def test_bad_input_is_one_sentence_before_anything_is_measured(tmp_path: Path, c
         capsys, "--out", out, "--threads", "0"
     )
     assert "threads must be at most" in refused(capsys, "--out", out, "--threads", "4096")
+    assert "seconds must be at least 0 and at most 3600, got -1" in refused(
+        capsys, "--out", out, "--seconds=-1"
+    )
     assert "--name must not be empty" in refused(capsys, "--out", out, "--name", "")
 
 

@@ -30,7 +30,7 @@ def params(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print exact parameters, bytes per precision, cache bytes, FLOPs; with --target also times and memory."""
+    """Print exact parameters, bytes per precision, cache bytes, FLOPs; with --target times and memory too."""
     config = ModelConfig.from_yaml(model_file)
     result = account(config, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, kv_capacity=capacity)
     predicted = None

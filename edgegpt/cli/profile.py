@@ -21,6 +21,9 @@ def profile(
     out: Annotated[Path, typer.Option(metavar="TARGET.yaml", help="The file to write.")],
     name: Annotated[str | None, typer.Option(help="Of the board; the system's own if not given.")] = None,
     threads: ThreadsOption = 1,
+    seconds: Annotated[
+        float, typer.Option(help="Measuring time; fresh processes and slow models come on top.")
+    ] = 45.0,
     as_json: JsonOption = False,
 ) -> None:
     """Measure this board in about a minute, so that models can be predicted and planned for it."""
@@ -39,6 +42,7 @@ def profile(
             write_random_file,
             name=name,
             threads=threads,
+            seconds=seconds,
             on_step=lambda step: status.update(Text(step)),
         )
     write_text(out, _SCHEMA + target.to_yaml())

@@ -7,13 +7,14 @@ import numpy as np
 
 from edgegpt.contract import past_names, present_names
 from edgegpt.interpolation import Curve
+from edgegpt.measure.machine import available_memory_bytes
 from edgegpt.ort_session import open_session
 from edgegpt.profiling.bound import Run, bound
 from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.profiling.products import TOKENS
-from edgegpt.target import Attention, Streaming
+from edgegpt.target import Attention, CacheStreaming
 
 _LAYERS: Final = 2
 _HEADS: Final = ((2, 32), (8, 32), (4, 64), (12, 64))  # n_head, head_dim
@@ -21,27 +22,45 @@ _CACHED: Final = (0, 64, 256, 960)
 _CAPACITY: Final = 1024
 _FLOAT_MB: Final = 4e-6
 
+_STREAM_HEADS: Final = (8, 32)
+_STREAM_CACHED: Final = 240
+_STREAM_LAYERS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192)  # half a MB each
+_SHARE_OF_MEMORY: Final = 10
+
+
+def measure_cache_streaming(
+    graphs: Graphs, threads: int, call_us: float, seconds: float
+) -> Iterator[CacheStreaming]:
+    """Microseconds that a MB of keys and values costs more than in the smallest working set.
+
+    The larger ones are left out where memory is small; more to read never costs less.
+    """
+    free = available_memory_bytes()
+    most = 1e9 if free is None else free / _SHARE_OF_MEMORY / 1e6
+    n_head, head_dim, total = *_STREAM_HEADS, _STREAM_CACHED + 1
+    each = 2 * n_head * head_dim * total * _FLOAT_MB
+    layers = [n for n in _STREAM_LAYERS if n * each <= max(most, 2)]
+    near, highest = 0.0, 0.0
+    for n in layers:
+        run = _call(graphs, threads, (n, n_head, head_dim), total, [(1, _STREAM_CACHED)])[1, _STREAM_CACHED]
+        us = fastest_us({None: run}, seconds / len(layers))[None]
+        us_per_mb = (us - call_us) / (n * each)
+        near = near or us_per_mb
+        highest = max(highest, us_per_mb - near)
+        yield CacheStreaming(working_set_mb=n * each, us_per_mb=highest)
+
 
 def measure_attention(
-    graphs: Graphs, threads: int, call_us: float, streaming: list[Streaming], seconds: float
+    graphs: Graphs, threads: int, call_us: float, streaming: list[CacheStreaming], seconds: float
 ) -> Iterator[Attention]:
     """One layer's cost as a sum of terms, for each number of new tokens."""
     runs: dict[tuple[int, int, int, int], Run] = {}
+    lengths = [(tokens, cached) for tokens in TOKENS for cached in _CACHED]
     for n_head, head_dim in _HEADS:
-        session = open_session(graphs.attention(_LAYERS, n_head, head_dim), threads)
-        arrays = [np.zeros((1, n_head, _CAPACITY, head_dim), np.float32) for _ in range(2 * _LAYERS)]
-        past = [name for i in range(_LAYERS) for name in past_names(i)]
-        present = [name for i in range(_LAYERS) for name in present_names(i)]
-        for tokens in TOKENS:
-            x = np.random.default_rng(0).standard_normal((1, tokens, 3 * n_head * head_dim), np.float32)
-            for cached in _CACHED:
-                total = cached + tokens
-                inputs = {"x": x, "last": np.array([total - 1], np.int32), "total": np.array(total, np.int32)}
-                inputs |= dict(zip(past, arrays, strict=True))
-                outputs = dict(zip(present, arrays, strict=True))
-                runs[n_head, head_dim, tokens, cached] = bound(session, inputs, outputs)
+        calls = _call(graphs, threads, (_LAYERS, n_head, head_dim), _CAPACITY, lengths)
+        runs |= {(n_head, head_dim, *length): run for length, run in calls.items()}
     found = fastest_us(runs, seconds)
-    further = Curve.of_streaming(streaming, 32)
+    further = Curve.of_cache(streaming)
     for tokens in TOKENS:
         terms, measured = [], []
         for n_head, head_dim in _HEADS:
@@ -61,3 +80,28 @@ def measure_attention(
             us_per_million_products=by_products,
             us_per_1000_scores=by_scores,
         )
+
+
+def _call(
+    graphs: Graphs,
+    threads: int,
+    shape: tuple[int, int, int],
+    capacity: int,
+    lengths: list[tuple[int, int]],
+) -> dict[tuple[int, int], Run]:
+    """Calls of n_layer, n_head, head_dim by (new, cached) tokens, all over the same caches."""
+    n_layer, n_head, head_dim = shape
+    session = open_session(graphs.attention(n_layer, n_head, head_dim), threads)
+    rng = np.random.default_rng(0)
+    cache = (1, n_head, capacity, head_dim)
+    arrays = [rng.standard_normal(cache, np.float32) for _ in range(2 * n_layer)]
+    past = [name for i in range(n_layer) for name in past_names(i)]
+    present = [name for i in range(n_layer) for name in present_names(i)]
+    calls = {}
+    for tokens, cached in lengths:
+        x = rng.standard_normal((1, tokens, 3 * n_head * head_dim), np.float32)
+        total = cached + tokens
+        inputs = {"x": x, "last": np.array([total - 1], np.int32), "total": np.array(total, np.int32)}
+        inputs |= dict(zip(past, arrays, strict=True))
+        calls[tokens, cached] = bound(session, inputs, dict(zip(present, arrays, strict=True)))
+    return calls

@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -14,8 +14,8 @@ from edgegpt.config import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.kv_cache import KVCache
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.op_costs import OpCosts
-from edgegpt.precision import PRECISIONS, Recipe, recipe
+from edgegpt.op_costs import OpCosts, Work
+from edgegpt.precision import PRECISIONS, recipe
 from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import WriteFile
@@ -32,6 +32,9 @@ _BURST: Final = 16
 _QUANTILE: Final = 0.2  # near the median where it is quiet, and still undisturbed where it is not
 _MIN_ROUNDS: Final = 4
 _VOCABULARIES: Final = (512, 4096, 32768)
+# Layers, microseconds of the nodes with everything at hand, measured microseconds without fetching.
+_Point = tuple[int, float, float]
+
 _DRAW: Final = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 
@@ -52,7 +55,7 @@ def measure_calls(write_file: WriteFile, threads: int, ops: OpCosts, seconds: fl
                     tie_embeddings=True,
                 )
                 write_file(path, config, precision)
-                models.append(_Timed(path, config, recipe(config, precision), threads))
+                models.append(_Timed(path, config, precision, threads))
     rounds, end = 0, perf_counter() + 0.8 * seconds
     while rounds < _MIN_ROUNDS or perf_counter() < end:
         for model in models:
@@ -70,8 +73,8 @@ def measure_calls(write_file: WriteFile, threads: int, ops: OpCosts, seconds: fl
 class _Timed:
     """One small engine and what was timed of it."""
 
-    def __init__(self, path: Path, config: ModelConfig, bits: Recipe, threads: int) -> None:
-        self._config, self._bits = config, bits
+    def __init__(self, path: Path, config: ModelConfig, precision: str, threads: int) -> None:
+        self._work = Work.of(config, recipe(config, precision))
         self._engine = Engine.from_artifact(open_artifact(path, threads=threads))
         self._cache: KVCache = self._engine.new_cache()
         self._ids = random_ids(self._engine, _CONTEXT)
@@ -86,32 +89,23 @@ class _Timed:
         for n in sorted(self._token, reverse=True):
             self._token[n] += token_ms(self._engine, self._cache, self._ids[:n], _BURST)
 
-    def steps(self, ops: OpCosts) -> list[tuple[int, float, float]]:
-        """Layers, microseconds of the nodes, microseconds measured."""
-        middle = _BURST // 2
-        return [
-            (
-                self._config.n_layer,
-                ops.call_us(self._config, self._bits, 1, n + middle),
-                1e3 * percentile(sorted(samples), _QUANTILE),
-            )
-            for n, samples in self._token.items()
-        ]
+    def steps(self, ops: OpCosts) -> Iterator[_Point]:
+        """What was measured of single tokens."""
+        for n, samples in self._token.items():
+            yield self._point(samples, ops.call_us(self._work, 1, n + _BURST // 2))
 
-    def chunks(self, ops: OpCosts) -> list[tuple[int, float, float]]:
-        """The same of prompts."""
-        return [
-            (
-                self._config.n_layer,
-                ops.call_us(self._config, self._bits, n, 0),
-                1e3 * percentile(sorted(samples), _QUANTILE),
-            )
-            for n, samples in self._first.items()
-        ]
+    def chunks(self, ops: OpCosts) -> Iterator[_Point]:
+        """What was measured of prompts."""
+        for n, samples in self._first.items():
+            yield self._point(samples, ops.call_us(self._work, n, 0))
+
+    def _point(self, samples: list[float], ops_us: tuple[float, float]) -> _Point:
+        near, fetch = ops_us
+        return self._work.config.n_layer, near, 1e3 * percentile(sorted(samples), _QUANTILE) - fetch
 
 
-def _fit(points: list[tuple[int, float, float]], choice_us: float) -> Call:
-    terms = [(1.0, float(n_layer), ops) for n_layer, ops, _ in points]
+def _fit(points: list[_Point], choice_us: float) -> Call:
+    terms = [(1.0, float(n_layer), near) for n_layer, near, _ in points]
     call, per_layer, factor = fit(terms, [measured - choice_us for *_, measured in points])
     return Call(call_us=call, us_per_layer=per_layer, node_factor=factor)
 

@@ -12,6 +12,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
+from edgegpt.op_costs import Work
 from edgegpt.precision import PRECISIONS, recipe, weight_bytes
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.target import Load, Memory, PerMb, PerPrecision
@@ -109,7 +110,7 @@ def _sample(
         write_file(path, config, precision)
         runs = [measure_process(path, plan) for _ in range(_RUNS)]
     cache_mb = kv_cache_bytes(config, _CONTEXT) / 1e6
-    warm_up_ms = costs.warm_up_us(config, bits) / 1e3
+    warm_up_ms = costs.warm_up_us(Work.of(config, bits)) / 1e3
     return _Sample(
         mb=weight_bytes(config, bits) / 1e6,
         load_ms=max(0.0, min(r.load_ms - r.import_ms for r in runs) - warm_up_ms),

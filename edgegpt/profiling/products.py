@@ -14,7 +14,7 @@ from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.target import Bits, Product, Streaming
 
-TOKENS: Final = (1, 2, 4, 8, 16, 32, 64)  # rows at once: decode, and pieces of a prompt
+TOKENS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)  # rows at once: decode, and pieces of a prompt
 
 # Inputs that give a block, by bits and block; widths of models are multiples of 32 and mostly of 64.
 _INPUTS: Final[dict[tuple[Bits, int], tuple[int, ...]]] = {
@@ -31,7 +31,11 @@ _OUTPUTS: Final = (128, 512, 1536)
 _NEAR_MB: Final = 1.0  # weights of one graph whose shapes are compared
 _MOST_NODES: Final = 32
 
-_STREAM_MB: Final = {1: (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256), 8: (0.5, 2, 8, 32), 64: (0.5, 2, 8)}
+_STREAM_MB: Final = {
+    1: (0.5, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
+    8: (0.5, 2, 8, 32),
+    64: (0.5, 2, 8),
+}
 _STREAM_SHAPE: Final = (512, 512)
 _SHARE_OF_MEMORY: Final = 10  # a graph exists several times while it is made
 

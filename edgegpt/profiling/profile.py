@@ -6,13 +6,14 @@ from datetime import date
 from typing import Final
 
 from edgegpt.call_costs import CallCosts
+from edgegpt.errors import MeasureError
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine
 from edgegpt.measure.noise import noise
 from edgegpt.measure.process import check_threads
 from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
-from edgegpt.profiling.attention import measure_attention
+from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
 from edgegpt.profiling.calls import measure_calls
 from edgegpt.profiling.clock import fastest_us
@@ -24,15 +25,19 @@ from edgegpt.target import Bandwidth, Target, TargetMachine
 
 OnStep = Callable[[str], None]
 
-# Seconds of measuring times on a fast machine; a slow one takes longer, since each is timed a few times.
-_CALL: Final = 0.3
-_NODES: Final = 3.0
-_STREAMING: Final = 6.0
-_PRODUCTS: Final = 16.0
-_ATTENTION: Final = 5.0
-_CALLS: Final = 8.0
+SECONDS: Final = 45.0  # of measuring times; each is timed a few times however slow it is
+
+# Shares of them.
+_CALL: Final = 0.01
+_NODES: Final = 0.07
+_STREAMING: Final = 0.2
+_PRODUCTS: Final = 0.35
+_CACHE: Final = 0.07
+_ATTENTION: Final = 0.12
+_CALLS: Final = 0.18
 _BANDWIDTH: Final = 0.2  # each
 _BUFFERS_MB: Final = (0.03, 0.25, 1, 4, 16, 64)
+_SECOND_THREAD: Final = 0.3  # seconds
 _SHARED: Final = (768, 768)  # a product that two threads share
 
 
@@ -42,6 +47,7 @@ def profile(
     *,
     name: str | None = None,
     threads: int = 1,
+    seconds: float = SECONDS,
     on_step: OnStep = lambda _: None,
 ) -> Target:
     """Measure everything that a prediction needs, in about a minute.
@@ -51,28 +57,32 @@ def profile(
         write_file: writes whole models; `edgegpt_export.random_file.write_random_file`.
         name: of the board; the machine's own unless given.
         threads: of onnxruntime.
+        seconds: of measuring times; what is timed longer is surer. Fresh processes come on top.
         on_step: is told what happens next, in a few words.
 
     Raises:
-        MeasureError: threads is not within 1 to the cores of this process, or this system does not tell
-            the memory of a process.
+        MeasureError: threads is not within 1 to the cores of this process, seconds is negative or beyond
+            an hour, or this system does not tell the memory of a process.
     """
     check_threads(threads)
+    if not 0 <= seconds <= 3600:
+        raise MeasureError(f"seconds must be at least 0 and at most 3600, got {seconds:g}")
     before = machine()
     on_step("reading memory")
     bandwidth = list(_read_bandwidth(threads))
     on_step("timing norms, GELU, lookups")
-    call_us = measure_call_us(graphs, threads, _CALL)
-    nodes = measure_nodes(graphs, threads, call_us, _NODES)
+    call_us = measure_call_us(graphs, threads, seconds * _CALL)
+    nodes = measure_nodes(graphs, threads, call_us, seconds * _NODES)
     on_step("timing products whose weights lie further away")
-    streaming = list(measure_streaming(graphs, threads, call_us, _STREAMING))
+    streaming = list(measure_streaming(graphs, threads, call_us, seconds * _STREAMING))
     on_step("timing products by shape, bits and tokens")
-    products = list(measure_products(graphs, threads, call_us, streaming, _PRODUCTS))
+    products = list(measure_products(graphs, threads, call_us, streaming, seconds * _PRODUCTS))
     on_step("timing attention by cached and new tokens")
-    attention = list(measure_attention(graphs, threads, call_us, streaming, _ATTENTION))
+    cache_streaming = list(measure_cache_streaming(graphs, threads, call_us, seconds * _CACHE))
+    attention = list(measure_attention(graphs, threads, call_us, cache_streaming, seconds * _ATTENTION))
     on_step("timing small models")
-    ops = OpCosts(products, streaming, attention, nodes)
-    calls = measure_calls(write_file, threads, ops, _CALLS)
+    ops = OpCosts(products, streaming, cache_streaming, attention, nodes)
+    calls = measure_calls(write_file, threads, ops, seconds * _CALLS)
 
     def on_share(share: float) -> None:
         on_step(f"loading files in fresh processes, {share:.0%} done")
@@ -88,6 +98,7 @@ def profile(
         read_bandwidth=bandwidth,
         products=products,
         streaming=streaming,
+        cache_streaming=cache_streaming,
         attention=attention,
         nodes=nodes,
         calls=calls,
@@ -113,5 +124,5 @@ def _read_bandwidth(threads: int) -> Iterator[Bandwidth]:
 def second_thread_us(graphs: Graphs) -> float:
     """What waking a second thread costs a node that it shares: its time less half of one thread's."""
     runs = {n: rows(open_session(graphs.products(1, *_SHARED, 32), n), 8) for n in (1, 2)}
-    found = fastest_us(runs, _CALL)
+    found = fastest_us(runs, _SECOND_THREAD)
     return max(0.0, found[2] - found[1] / 2)
