@@ -91,6 +91,7 @@ LIBRARIES = {
     "jinja2": ("edgegpt/report/page.py",),
     "markupsafe": ("edgegpt/report/",),
     "pytest": ("edgegpt/pytest_",),
+    "ray": ("edgegpt/planner/ray_cluster.py",),
     "rclpy": ("ros2_ws/",),
     "edgegpt_ros": ("ros2_ws/",),
 }

@@ -19,6 +19,7 @@ from edgegpt.cli.export import export
 from edgegpt.cli.generate import generate
 from edgegpt.cli.info import info
 from edgegpt.cli.params import params
+from edgegpt.cli.plan import plan
 from edgegpt.cli.profile import profile
 from edgegpt.cli.report import report
 from edgegpt.cli.train import train
@@ -33,7 +34,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (params, train, export, verify, info, generate, eval_, bench, tune, check, profile, report):
+for command in (
+    params,
+    train,
+    export,
+    verify,
+    info,
+    generate,
+    eval_,
+    bench,
+    tune,
+    check,
+    profile,
+    plan,
+    report,
+):
     app.command(command.__name__.rstrip("_"))(command)
 
 

@@ -1,0 +1,163 @@
+"""A plan as tables and sentences for people, and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+
+from edgegpt.cli.output import table
+from edgegpt.planner.plan import Plan, describe
+from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
+from edgegpt.prediction import caveats
+
+if TYPE_CHECKING:
+    from edgegpt.planner.finalists import Finalist
+    from edgegpt.planner.search import Rated
+    from edgegpt.planner.space import Space
+    from edgegpt.target import Target
+
+_FRONT = 12  # rows
+_RULE = (
+    "Ranked by (8.8e13 / N) ^ 0.076, N the parameters of the blocks (Kaplan et al. 2020), 3 % more at "
+    "n_embd / n_layer = 715 than at 33 (the same; Liu et al. 2024), and what few bits add to the loss (KL, "
+    "measured on rover): it orders models, it does not foretell a loss."
+)
+
+
+def plan_tables(
+    planned: Plan,
+    space: "Space",
+    target: "Target | None",
+    measured: "Sequence[Finalist]",
+    chosen: "Rated | None",
+) -> Iterator[RenderableType]:
+    """The strongest, the front, the finalists, and what is not in them."""
+    found, limits = planned.found, planned.limits
+    held = ", ".join(f"{name} {value:g}" for name, value in limits.values.items())
+    board = "no target, sizes alone" if target is None else f"{target.name}, threads {target.threads}"
+    yield f"{planned.budget.name}: {held}; {board}"
+    yield f"{found.kept:,} of {found.seen:,} models keep it.\n"
+    timed = target is not None
+    yield _models("The strongest", found.best, timed)
+    yield (
+        "Model is layers x width, M the parameters in millions, MB the file"
+        + (", first and token medians in ms, RSS in MB.\n" if timed else ".\n")
+    )
+    yield _models(f"What {'less time' if timed else 'fewer bytes'} costs", _thinned(found.front), timed)
+    if measured:
+        yield _finalists(planned, measured)
+        for finalist in measured:
+            if finalist.noise:
+                yield f"This machine was not quiet, so its times are too long: {'; '.join(finalist.noise)}."
+                break
+    yield _RULE
+    if limits.left_out:
+        yield (
+            f"Not planned for: {', '.join(limits.left_out)}; hold the trained file to them, edgegpt check."
+        )
+    if target is None and "peak_rss_mb" in limits.values:
+        yield "peak_rss_mb is the least a process needs; with --target it is predicted."
+    for caveat in plan_caveats(planned, target):
+        yield f"Careful: {caveat}."
+    if chosen is not None:
+        parameters = chosen.figures["parameters"]
+        yield (
+            f"\nChosen: {describe(chosen)}; {parameters:,.0f} parameters, which want some "
+            f"{TOKENS_PER_PARAMETER * parameters / 1e6:,.0f} M tokens of training (Hoffmann et al. 2022)"
+        )
+
+
+def plan_caveats(planned: Plan, target: "Target | None") -> tuple[str, ...]:
+    """What stands against trusting it, a sentence each."""
+    if target is None:
+        return ()
+    found = caveats(target)
+    if target.threads != planned.budget.threads:
+        found += (
+            f"the target was measured with {target.threads} threads, the budget allows "
+            f"{planned.budget.threads}; times are predicted for {target.threads}",
+        )
+    return found
+
+
+def plan_json(
+    planned: Plan, target: "Target | None", measured: "Sequence[Finalist]", chosen: "Rated | None"
+) -> dict[str, Any]:
+    """For machines."""
+    return {
+        "budget": planned.budget.name,
+        "target": None if target is None else target.name,
+        "limits": dict(planned.limits.values),
+        "not_planned_for": list(planned.limits.left_out),
+        "models_seen": planned.found.seen,
+        "models_kept": planned.found.kept,
+        "best": [_model_json(rated) for rated in planned.found.best],
+        "front": [_model_json(rated) for rated in planned.found.front],
+        "finalists": [
+            {
+                **_model_json(finalist.rated),
+                "measured": finalist.measured,
+                "broken": list(finalist.broken(planned.limits)),
+                "noise": list(finalist.noise),
+            }
+            for finalist in measured
+        ],
+        "chosen": None if chosen is None else _model_json(chosen),
+        "caveats": list(plan_caveats(planned, target)),
+    }
+
+
+def _model_json(rated: "Rated") -> dict[str, Any]:
+    return {
+        "config": asdict(rated.candidate.config),
+        "precision": rated.candidate.precision,
+        "expected_loss": rated.loss,
+        "predicted": rated.figures,
+    }
+
+
+def _thinned(front: "Sequence[Rated]") -> "Sequence[Rated]":
+    """At most _FRONT of them, both ends among them."""
+    if len(front) <= _FRONT:
+        return front
+    return [front[round(i * (len(front) - 1) / (_FRONT - 1))] for i in range(_FRONT)]
+
+
+def _models(title: str, models: "Sequence[Rated]", timed: bool) -> RenderableType:
+    rows = []
+    for rated in models:
+        c, found = rated.candidate.config, rated.figures
+        row = [
+            f"{c.n_layer} x {c.n_embd}",
+            str(c.n_head),
+            str(c.vocab_size),
+            str(c.block_size),
+            rated.candidate.precision,
+            f"{found['parameters'] / 1e6:.2f}",
+            f"{found['artifact_mb']:.1f}",
+        ]
+        if timed:
+            row += [f"{found['ttft_ms.p50']:.1f}", f"{found['token_ms.p50']:.2f}"]
+            row += [f"{found['peak_rss_mb']:.0f}"]
+        rows.append([*row, f"{rated.loss:.3f}"])
+    columns = ["model", "heads", "vocab", "context", "bits", "M", "MB"]
+    columns += ["first", "token", "RSS"] if timed else []
+    return table(title, [*columns, "rank"], rows)
+
+
+def _finalists(planned: Plan, measured: "Sequence[Finalist]") -> RenderableType:
+    """A row a finalist and limit."""
+    rows = []
+    for i, finalist in enumerate(measured):
+        broken = finalist.broken(planned.limits)
+        for name, limit in planned.limits.values.items():
+            if name in finalist.measured:
+                predicted, found = finalist.rated.figures[name], finalist.measured[name]
+                verdict = "kept" if found <= limit else "broken" if name in broken else "noise"
+                rows.append([f"{i + 1}: {name}", f"{limit:.4g}", f"{predicted:.4g}", f"{found:.4g}", verdict])
+    return table(
+        "Finalists, random weights, on this machine",
+        ["limit", "allowed", "predicted", "measured", ""],
+        rows,
+    )

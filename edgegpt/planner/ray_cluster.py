@@ -1,0 +1,99 @@
+"""The same search on a Ray cluster, whose machines have this edgegpt installed.
+
+Ray's reports to its makers are off, and so is its dashboard. A cluster of this machine alone listens,
+as Ray does, on every interface, so it gets a token that nobody else knows. A cluster that was started with
+a token asks for it: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, as Ray says. It is imported here alone, and only
+when a cluster is asked for (extra [ray]).
+"""
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from edgegpt.errors import ConfigError
+from edgegpt.planner.search import Job
+from edgegpt.planner.spread import Result, Task, ranges
+from edgegpt.short_cause import short_cause
+
+LOCAL: Final = "local"  # a cluster of this machine alone, for as long as the search takes
+_AUTO: Final = "auto"  # the cluster that runs on this machine
+_SECONDS: Final = 3.0
+# One token for all clusters of a process, since Ray remembers the first.
+_OURS_ALONE: Final = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def on_ray(task: Task[Result], job: Job, address: str) -> Iterator[Result]:
+    """The result of each range, in order, each a task of the cluster at `address`.
+
+    Args:
+        task: of one range.
+        job: handed to the cluster once.
+        address: host:port of a cluster's head, ray://host:port, `auto` or `local`.
+
+    Raises:
+        ConfigError: nothing answers there, or Ray cannot work with it.
+        ModuleNotFoundError: ray is not installed.
+    """
+    if address not in (LOCAL, _AUTO):
+        _check_answers(address)
+    for name, value in _settings(address).items():
+        os.environ.setdefault(name, value)  # for good: Ray looks at some of them again and again
+    import ray
+
+    with _connected(ray, address):
+        shared = ray.put(job)
+        remote = ray.remote(num_cpus=1)(task)
+        waiting = [remote.remote(shared, start, stop) for start, stop in ranges(job)]
+        for reference in waiting:
+            try:
+                result: Result = ray.get(reference)
+            except ray.exceptions.RayError as e:
+                raise ConfigError(f"the Ray cluster at {address} failed: {short_cause(e)}") from e
+            yield result
+
+
+@contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address == LOCAL:
+        options |= {"include_dashboard": False}
+    try:
+        ray.init(address=address, **options)
+    except Exception as e:  # of many kinds
+        raise ConfigError(f"there is no Ray cluster at {address} to work with: {short_cause(e)}") from e
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the search is over, whatever Ray says
+            ray.shutdown()
+
+
+def _settings(address: str) -> dict[str, str]:
+    """Environment variables of Ray."""
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the choice of today, of which Ray would warn
+    }
+    if address == LOCAL:
+        # Ray reads this when it is imported. Whoever has done so before gets what Ray does by itself.
+        return settings if "ray" in sys.modules else settings | _OURS_ALONE
+    return settings | {  # Ray would try for minutes to speak with what is no cluster
+        "RAY_py_gcs_connect_timeout_s": "5",
+        "RAY_gcs_rpc_server_connect_timeout_s": "2",
+        "RAY_NUM_REDIS_GET_RETRIES": "1",
+    }
+
+
+def _check_answers(address: str) -> None:
+    """Raise ConfigError at once where nobody listens, or where the address is none."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ConfigError(f"the address of a Ray cluster must be host:port, auto or local, got {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+    except OSError as e:
+        raise ConfigError(f"nothing answers at {address} within {_SECONDS:g} s: {e.strerror or e}") from e
