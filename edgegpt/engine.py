@@ -171,7 +171,6 @@ class Engine:
         if logits is None:
             return
         seen = self._seen(params, history, token_ids)
-        decoder = self._decoder(cache)
         for n in range(1, params.max_new_tokens + 1):
             if seen is not None:
                 logits = penalise_repetition(logits, seen, params.repetition_penalty)
@@ -183,14 +182,14 @@ class Engine:
             if n == params.max_new_tokens or cache.length + 1 >= cache.capacity:
                 return
             if halt is None:
-                logits = self._decode(decoder, cache, token_id)
+                logits = self.decode_one_token(cache, token_id)
                 continue
             if halt.cancelled():
                 return
             with self._lock:
                 if halt.before_call(1):
                     return
-                logits = self._decode(decoder, cache, token_id)
+                logits = self.decode_one_token(cache, token_id)
 
     def prefill(self, cache: KVCache, token_ids: Sequence[int], *, halt: Halt | None = None) -> Logits | None:
         """Read tokens into the cache behind what it holds, in pieces of prefill_chunk.
@@ -252,10 +251,7 @@ class Engine:
         """
         if not 0 <= token_id < self.config.vocab_size:
             raise PromptError(self._outside(token_id))
-        return self._decode(self._decoder(cache), cache, token_id)
-
-    def _decode(self, decoder: _Decode, cache: KVCache, token_id: int) -> Logits:
-        """The same for a token of the vocabulary. Every call in here costs: few are made."""
+        decoder = self._decoder(cache)
         position = cache.length
         cache.append(1)  # before the graph runs: it would write beyond a full cache
         logits = decoder.logits
