@@ -1,6 +1,7 @@
 """edgegpt.planner: what is ranked how, on a target made by hand. No time of this machine is judged."""
 
 import json
+import os
 import socket
 import sys
 from dataclasses import replace
@@ -19,14 +20,14 @@ from made_target import TARGET
 from edgegpt.budget import Budget
 from edgegpt.cli.main import main
 from edgegpt.config import ModelConfig
-from edgegpt.errors import BudgetError, ConfigError
+from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.measure.machine import machine
 from edgegpt.planner.limits import limits_of
 from edgegpt.planner.plan import Plan, plan
 from edgegpt.planner.scaling import PRECISION_NATS, block_parameters, expected_loss, right_vocabularies
 from edgegpt.planner.search import Job, merge, search_range
 from edgegpt.planner.space import Space, space_of
-from edgegpt.planner.spread import ranges
+from edgegpt.planner.spread import in_processes, ranges
 from edgegpt.target import TargetMachine
 
 Capture = pytest.CaptureFixture[str]
@@ -148,6 +149,15 @@ def test_two_processes_find_what_one_finds() -> None:
     assert len(ranges(job(space))) > 1
     one, two = (plan(budget(**VALUES), space, target=TARGET, workers=n) for n in (1, 2))
     assert two == one
+
+
+def end_at_once(*_: Any) -> None:
+    os._exit(1)
+
+
+def test_a_process_that_is_ended_from_outside_is_said() -> None:
+    with pytest.raises(MeasureError, match="one of 2 processes of the search ended before"):
+        list(in_processes(end_at_once, job(SMALL), workers=2))
 
 
 def test_without_a_target_models_are_held_to_sizes_alone() -> None:

@@ -23,7 +23,7 @@ from edgegpt.profiling.calls import measure_calls
 from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.nodes import measure_nodes
-from edgegpt.profiling.products import _INPUTS, TOKENS, measure_products, measure_streaming
+from edgegpt.profiling.products import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file
 
@@ -61,6 +61,11 @@ def test_every_kind_is_called_in_every_round() -> None:
     found = fastest_us({"a": lambda: count("a"), "b": lambda: count("b")}, 0.0)
     assert calls["a"] == calls["b"] > 1
     assert set(found) == {"a", "b"}
+
+
+def test_a_busy_moment_at_one_size_does_not_make_the_larger_ones_dear() -> None:
+    found = above_near({1.0: 5.0, 2.0: 4.5, 4.0: 99.0, 8.0: 15.0, 16.0: 14.0})
+    assert found == {1.0: 0.0, 2.0: 0.0, 4.0: 9.0, 8.0: 9.0, 16.0: 9.0}
 
 
 # Graphs

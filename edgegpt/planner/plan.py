@@ -68,6 +68,7 @@ def plan(
     Raises:
         ConfigError: the budget has no limit that can be planned for, workers is out of its range, or the
             cluster does not answer.
+        MeasureError: a process of the search was ended from outside.
         BudgetError: no model keeps the budget; it names the limit that binds and the nearest value.
     """
     check_workers(workers)

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Final, TypeVar
 
-from edgegpt.errors import ConfigError
+from edgegpt.errors import ConfigError, MeasureError
 from edgegpt.planner.search import Job
 
 Result = TypeVar("Result")
@@ -35,8 +36,14 @@ def in_processes(task: Task[Result], job: Job, workers: int) -> Iterator[Result]
             yield task(job, start, stop)
         return
     # Not forked: onnxruntime may have threads here, which a copy of this process would not have.
-    with ProcessPoolExecutor(min(workers, len(parts)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(task, *_columns(job, parts))
+    try:
+        with ProcessPoolExecutor(min(workers, len(parts)), mp_context=get_context("spawn")) as pool:
+            yield from pool.map(task, *_columns(job, parts))
+    except BrokenProcessPool as e:
+        raise MeasureError(
+            f"one of {workers} processes of the search ended before its work was done; the system may have "
+            "run out of memory, and one worker needs the least"
+        ) from e
 
 
 def _columns(job: Job, parts: Sequence[tuple[int, int]]) -> tuple[list[Job], list[int], list[int]]:

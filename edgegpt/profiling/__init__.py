@@ -4,7 +4,7 @@ The graphs come from whoever calls, since this package is the robot's and knows 
 
     profile       profile: everything, one after another, to a Target
     graphs        what a maker of graphs has to offer
-    clock         the fastest of many interleaved calls
+    clock         the fastest of many interleaved calls, or their median
     bound         a graph's session over arrays that are bound once
     fit           sums of terms that are not negative, by least squares
     products      products by shape, bits and tokens, and what weights from further away cost

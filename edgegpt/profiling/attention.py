@@ -10,10 +10,10 @@ from edgegpt.interpolation import Curve
 from edgegpt.measure.machine import available_memory_bytes
 from edgegpt.ort_session import open_session
 from edgegpt.profiling.bound import Run, bound
-from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.clock import fastest_us, median_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
-from edgegpt.profiling.products import TOKENS
+from edgegpt.profiling.products import TOKENS, above_near
 from edgegpt.target import Attention, CacheStreaming
 
 _LAYERS: Final = 2
@@ -33,21 +33,20 @@ def measure_cache_streaming(
 ) -> Iterator[CacheStreaming]:
     """Microseconds that a MB of keys and values costs more than in the smallest working set.
 
-    The larger ones are left out where memory is small; more to read never costs less.
+    The larger ones are left out where memory is small; fewer never cost more.
     """
     free = available_memory_bytes()
     most = 1e9 if free is None else free / _SHARE_OF_MEMORY / 1e6
     n_head, head_dim, total = *_STREAM_HEADS, _STREAM_CACHED + 1
     each = 2 * n_head * head_dim * total * _FLOAT_MB
     layers = [n for n in _STREAM_LAYERS if n * each <= max(most, 2)]
-    near, highest = 0.0, 0.0
+    found: dict[float, float] = {}
     for n in layers:
         run = _call(graphs, threads, (n, n_head, head_dim), total, [(1, _STREAM_CACHED)])[1, _STREAM_CACHED]
-        us = fastest_us({None: run}, seconds / len(layers))[None]
-        us_per_mb = (us - call_us) / (n * each)
-        near = near or us_per_mb
-        highest = max(highest, us_per_mb - near)
-        yield CacheStreaming(working_set_mb=n * each, us_per_mb=highest)
+        us = median_us({None: run}, seconds / len(layers))[None]
+        found[n * each] = (us - call_us) / (n * each)
+    for size, us_per_mb in above_near(found).items():
+        yield CacheStreaming(working_set_mb=size, us_per_mb=us_per_mb)
 
 
 def measure_attention(

@@ -16,6 +16,9 @@ class Graphs(Protocol):
     def products(self, n: int, outputs: int, inputs: int, bits: int) -> bytes:
         """n products with a matrix each."""
 
+    def write_products(self, path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
+        """The same as a file, with its weights where an engine file has them."""
+
     def attention(self, n_layer: int, n_head: int, head_dim: int) -> bytes:
         """n_layer times attention, a cache each."""
 

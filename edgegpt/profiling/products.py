@@ -1,7 +1,9 @@
 """Products by shape, bits and tokens, and what weights from further away cost."""
 
+import tempfile
 from collections.abc import Iterator
 from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 from edgegpt.interpolation import Curve
@@ -9,7 +11,7 @@ from edgegpt.measure.machine import available_memory_bytes
 from edgegpt.ort_session import open_session
 from edgegpt.packing import matrix_bytes
 from edgegpt.profiling.bound import Run, rows
-from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.clock import fastest_us, median_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.target import Bits, Product, Streaming
@@ -33,7 +35,7 @@ _MOST_NODES: Final = 32
 
 _STREAM_MB: Final = {
     1: (0.5, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
-    8: (0.5, 2, 8, 32),
+    8: (0.5, 2, 8, 32, 64, 128, 256),
     64: (0.5, 2, 8),
 }
 _STREAM_SHAPE: Final = (512, 512)
@@ -43,8 +45,8 @@ _SHARE_OF_MEMORY: Final = 10  # a graph exists several times while it is made
 def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: float) -> Iterator[Streaming]:
     """Microseconds that a MB costs more than in the smallest working set, by bits and tokens.
 
-    The larger sizes are left out where memory is small. Noise is kept from what cannot be: more weights
-    are never nearer, and more tokens, which do more with each byte, never wait longer for it.
+    The larger sizes are left out where memory is small. Noise is kept from what cannot be: fewer weights
+    are never further away, and more tokens, which do more with each byte, never wait longer for it.
     """
     free = available_memory_bytes()
     most = 1e9 if free is None else free / _SHARE_OF_MEMORY / 1e6
@@ -54,23 +56,27 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
         found: dict[int, dict[float, float]] = {tokens: {} for tokens in _STREAM_MB}
         for size in sizes:
             n = max(1, round(size / each))
-            session = open_session(graphs.products(n, *_STREAM_SHAPE, bits), threads)
-            runs = {tokens: rows(session, tokens) for tokens in _STREAM_MB if size in _STREAM_MB[tokens]}
-            for tokens, us in fastest_us(runs, seconds / 3 / len(sizes)).items():
-                found[tokens][n * each] = (us - call_us) / (n * each)
-        one = _rises(found[1])
+            with tempfile.TemporaryDirectory() as folder:
+                # From a file: mapped weights lie in small pages, which makes them slower to read.
+                path = Path(folder) / "products.onnx"
+                graphs.write_products(path, n, *_STREAM_SHAPE, bits)
+                session = open_session(path, threads)
+                runs = {tokens: rows(session, tokens) for tokens in _STREAM_MB if size in _STREAM_MB[tokens]}
+                for tokens, us in median_us(runs, seconds / 3 / len(sizes)).items():
+                    found[tokens][n * each] = (us - call_us) / (n * each)
+        one = above_near(found[1])
         for tokens, points in found.items():
-            for size, us_per_mb in _rises(points).items():
+            for size, us_per_mb in above_near(points).items():
                 yield Streaming(
                     bits=bits, tokens=tokens, working_set_mb=size, us_per_mb=min(us_per_mb, one[size])
                 )
 
 
-def _rises(points: dict[float, float]) -> dict[float, float]:
-    """What each costs more than the first, never less than one before it."""
+def above_near(points: dict[float, float]) -> dict[float, float]:
+    """What each size costs more than the first, and never more than a larger size: noise only adds time."""
     near = next(iter(points.values()))
-    above = accumulate((cost - near for cost in points.values()), max)
-    return dict(zip(points, above, strict=True))
+    least = accumulate((max(0.0, cost - near) for cost in reversed(points.values())), min)
+    return dict(zip(points, reversed(list(least)), strict=True))
 
 
 def measure_products(

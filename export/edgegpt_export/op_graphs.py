@@ -6,16 +6,18 @@ denormal or infinite number changes the speed. Shapes: T new tokens, D width.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from edgegpt.contract import past_names, present_names
 from edgegpt.packing import block_size
 from edgegpt_export.graph import Graph, embedding, linear
 from edgegpt_export.quantise import Quantised
+from edgegpt_export.save import write_model
 
 X: Final = "x"  # (1, T, D) float32, or ids (1, T) of lookups
 TOTAL: Final = "total"  # int32 scalar: tokens in the cache after the call
@@ -35,12 +37,22 @@ def products(n: int, outputs: int, inputs: int, bits: int) -> bytes:
 
     Bind all outputs to one buffer.
     """
+    model: bytes = _products(n, outputs, inputs, bits).SerializeToString()
+    return model
+
+
+def write_products(path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
+    """The same as a file, with its weights inside or beside it as an engine file has them."""
+    write_model(_products(n, outputs, inputs, bits), path)
+
+
+def _products(n: int, outputs: int, inputs: int, bits: int) -> ModelProto:
     names = [f"m{i}.weight" for i in range(n)]
     graph = _graph(dict.fromkeys(names, (outputs, inputs)), bits)
     results = [_floats(output_name(i), outputs) for i in range(n)]
     for i, name in enumerate(names):
         linear(graph, f"/m{i}", name, X, output=output_name(i))
-    return _serialised(graph, [_floats(X, inputs)], results)
+    return _model(graph, [_floats(X, inputs)], results)
 
 
 def attention(n_layer: int, n_head: int, head_dim: int) -> bytes:
@@ -169,10 +181,14 @@ def random_packed(shape: tuple[int, int], bits: int, rng: np.random.Generator) -
 
 
 def _serialised(graph: Graph, inputs: list[Any], outputs: list[Any]) -> bytes:
+    model: bytes = _model(graph, inputs, outputs).SerializeToString()
+    return model
+
+
+def _model(graph: Graph, inputs: list[Any], outputs: list[Any]) -> ModelProto:
     made = helper.make_graph(graph.nodes, "profile", inputs, outputs, list(graph.initializers.values()))
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_MICROSOFT, 1)]
-    model: bytes = helper.make_model(made, opset_imports=opsets, ir_version=8).SerializeToString()
-    return model
+    return helper.make_model(made, opset_imports=opsets, ir_version=8)
 
 
 def _floats(name: str, width: int) -> Any:
