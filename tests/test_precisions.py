@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import edgegpt
 from edgegpt.artifact import open_artifact
-from edgegpt.errors import ArtifactError
+from edgegpt.checkpoint import save_checkpoint
+from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.precision import matrices, recipe
 from edgegpt.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
@@ -163,3 +164,19 @@ def test_the_optimiser_does_not_bring_the_slow_norm_back(files, precision, tmp_p
     operators = {node.op_type for node in onnx.load(str(tmp_path / "optimised.onnx")).graph.node}
     assert "LayerNormalization" in operators
     assert "SkipLayerNormalization" not in operators
+
+
+@pytest.mark.parametrize(
+    "request_", [{"precision": "int8", "kv_cache": "int8"}, {"precision": "auto", "max_kl": 0.01}]
+)
+def test_a_checkpoint_that_overflows_is_refused_in_one_sentence(
+    request_, tiny_config, tiny_tokenizer, tmp_path
+):
+    model = random_gpt(tiny_config)
+    for name, weight in model.state_dict().items():
+        if "mlp" in name:
+            weight.mul_(1e30)
+    save_checkpoint(tmp_path / "huge", model, tiny_tokenizer)
+    with pytest.raises(CheckpointError, match=r"logits are NaN or infinite in PyTorch at position 0"):
+        export_checkpoint(tmp_path / "huge", tmp_path / "huge.onnx", **request_)
+    assert not (tmp_path / "huge.onnx").exists()

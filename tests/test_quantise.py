@@ -65,6 +65,15 @@ def test_a_block_of_zeros_stays_zero(bits):
     assert not dequantise(quantise(weight, bits), 64)[1].any()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("size", [1e-45, 1e-41, 1e-38, 1e-36])
+def test_a_block_of_decayed_weights_is_packed_without_a_warning(bits, size):
+    weight = np.full((2, 64), size, np.float32)
+    weight[:, ::3] = 0
+    assert np.abs(dequantise(quantise(weight, bits), 64)).max() <= 1.2 * size
+
+
 def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch):
     weight = matrix(50, 96)
     whole = quantise(weight, 4)

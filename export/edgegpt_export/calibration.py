@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from edgegpt.checkpoint import Checkpoint
-from edgegpt.errors import DataError
+from edgegpt.errors import CheckpointError, DataError
 from edgegpt.pairs import read_jsonl
 from edgegpt_export.modes import eval_mode
 
@@ -29,6 +29,7 @@ def calibration_sequences(checkpoint: Checkpoint, data: Path | None) -> Sequence
 
     Raises:
         DataError: `data` is not valid or no example fits.
+        CheckpointError: without `data`, the model's logits are NaN or infinite.
     """
     if data is None:
         return list(_own_texts(checkpoint))
@@ -53,6 +54,11 @@ def _own_texts(checkpoint: Checkpoint) -> NDArray[np.int64]:
     with eval_mode(model):
         for position in range(min(_TEXT_TOKENS, model.config.block_size) - 1):
             logits, cache = model.forward_cached(ids, torch.full((_TEXTS, 1), position), cache)
+            if not logits.isfinite().all():
+                raise CheckpointError(
+                    f"the model's logits are NaN or infinite in PyTorch at position {position}; "
+                    "its weights overflow float32, train it again"
+                )
             ids = torch.multinomial(logits[:, -1, :n_valid].softmax(-1), 1, generator=generator)
             texts.append(ids)
     whole: NDArray[np.int64] = torch.cat(texts, dim=1).numpy()

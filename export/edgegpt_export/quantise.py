@@ -82,8 +82,12 @@ def _quantise_rows(x: NDArray[np.float32], bits: int) -> tuple[NDArray[np.uint8]
 
 
 def _integers(x: NDArray[np.float32], scales: NDArray[np.float32], largest: int) -> NDArray[np.float32]:
-    """The nearest integers of x / scales, from -largest - 1 to largest; 0 where the scale is 0."""
-    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=scales != 0)
+    """The nearest integers of x / scales, from -largest - 1 to largest; 0 where the scale is 0.
+
+    A subnormal scale, of weights that decayed, counts as 0: its inverse would be infinite.
+    """
+    normal = np.abs(scales) >= np.finfo(np.float32).tiny
+    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=normal)
     integers: NDArray[np.float32] = np.clip(np.rint(x * inverse[..., None]), -largest - 1, largest)
     return integers
 
@@ -104,7 +108,8 @@ def _best_scales(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _refit(x: NDArray[np.float32], scales: NDArray[np.float32]) -> NDArray[np.float32]:
     """The scale of least squared error for the integers that `scales` gives."""
     q = _integers(x, scales, 7)
+    squares = np.square(q).sum(-1)
     fit: NDArray[np.float32] = np.divide(
-        (x * q).sum(-1), np.square(q).sum(-1), out=np.zeros_like(scales), where=scales != 0
+        (x * q).sum(-1), squares, out=np.zeros_like(scales), where=squares != 0
     )
     return fit
