@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_files import graph, metadata, tiny_file, write_file
@@ -357,6 +358,12 @@ def test_lengths_that_do_not_fit_are_refused(file: Path, plan: dict[str, Any], s
 def test_a_plan_that_makes_no_sense_is_refused(plan: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MeasureError, match=sentence):
         Plan(**plan)
+
+
+def test_a_context_without_room_for_the_first_reply_is_called_too_short(tmp_path: Path) -> None:
+    short = tiny_file(tmp_path, config=replace(TINY, block_size=2))
+    with pytest.raises(MeasureError, match="a context of 2 tokens is too short to measure"):
+        measure_process(short, Plan(seconds=0.0))
 
 
 def test_threads_beyond_the_cores_are_refused(file: Path) -> None:

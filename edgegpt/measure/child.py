@@ -20,7 +20,7 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from edgegpt.errors import MeasureError  # noqa: E402
+from edgegpt.errors import MeasureError, PromptError  # noqa: E402
 from edgegpt.measure.distribution import Distribution  # noqa: E402
 from edgegpt.measure.job import Progress, do  # noqa: E402
 from edgegpt.measure.memory import memory, peak_rss_bytes  # noqa: E402
@@ -55,7 +55,13 @@ def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
     load_seconds = time.perf_counter() - start + (imported - started)
     after_load = memory()
     start = time.perf_counter()
-    model.generate("go", SamplingParams(max_new_tokens=8, temperature=0.0))
+    try:
+        model.generate("go", SamplingParams(max_new_tokens=8, temperature=0.0))
+    except PromptError as e:
+        capacity = model.engine.capacity
+        raise MeasureError(
+            f"a context of {capacity} tokens is too short to measure; it has no room for 'go' and an answer"
+        ) from e
     first_reply_seconds = time.perf_counter() - start
     idle = _idle_cpu_percent(plan.idle_seconds) if plan.idle_seconds else None
     rounds = _Rounds(model.engine, plan)
