@@ -83,3 +83,13 @@ def test_other_versions_and_a_busy_machine_are_said() -> None:
     first, second = caveats(target)
     assert first.startswith("the target was measured with onnxruntime 1.0, here is ")
     assert second == "the target was measured on a busy machine: the load was 9"
+
+
+SHIPPED = sorted((Path(__file__).parents[1] / "configs" / "targets").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_profile_is_read_and_was_taken_on_a_quiet_machine(path: Path) -> None:
+    target = Target.from_yaml(path)
+    assert target.name == path.stem
+    assert not target.noise
