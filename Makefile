@@ -37,6 +37,7 @@ test: setup  ## all tests, the slow ones too, the budget, and those of ROS 2
 	@$(if $(ARGS),echo "Left out for ARGS: make test-budget test-ros",$(MAKE) --no-print-directory test-budget test-ros)
 
 test-budget: setup  ## the shipped model against configs/budgets/ci.yaml, the only tests of times
+	@mkdir -p runs/test
 	.venv/bin/edgegpt export checkpoints/rover --out runs/test/rover.onnx
 	.venv/bin/pytest configs/budgets/ci.yaml --edgegpt-model runs/test/rover.onnx \
 	  --edgegpt-budget configs/budgets/ci.yaml --edgegpt-checkpoint checkpoints/rover
