@@ -193,8 +193,8 @@ def _metadata(path: Path) -> dict[str, str]:
     target = metadata[contract.META_TARGET]
     if target not in (contract.ENGINE, contract.PORTABLE):
         raise ArtifactError(f"{path} has the target {target!r}, expected engine or portable")
-    if (kv_cache := metadata[contract.META_KV_CACHE]) not in ("fp32", "int8"):
-        raise ArtifactError(f"{path} has a cache of {kv_cache!r}, expected fp32 or int8")
+    if (kv_cache := metadata[contract.META_KV_CACHE]) not in contract.KV_CACHES:
+        raise ArtifactError(f"{path} has a cache of {kv_cache!r}, expected {' or '.join(contract.KV_CACHES)}")
     return metadata
 
 

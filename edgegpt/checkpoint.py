@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -35,6 +37,11 @@ class Checkpoint:
     def config(self) -> ModelConfig:
         """The model's config."""
         return self.model.config
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """The weights by name, over the model's own memory; a tied head is there by both its names."""
+        return {name: tensor.numpy() for name, tensor in self.model.state_dict().items()}
 
 
 def save_checkpoint(

@@ -31,6 +31,8 @@ LOGITS: Final = "logits"
 ENGINE: Final = "engine"
 PORTABLE: Final = "portable"
 
+KV_CACHES: Final = ("fp32", "int8")  # what a number in the cache may be
+
 # metadata_props keys
 META_FORMAT_VERSION: Final = "edgegpt.format_version"
 META_TARGET: Final = "edgegpt.target"  # engine | portable

@@ -24,7 +24,7 @@ from edgegpt.kv_cache import KVCache
 from edgegpt.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
 from edgegpt.short_cause import short_cause
 from edgegpt.step import Step, copying_step, shared_step
-from edgegpt.tuning import PREFILL_CHUNK as PREFILL_CHUNK
+from edgegpt.tuning import PREFILL_CHUNK
 
 if TYPE_CHECKING:
     from edgegpt.artifact import Artifact

@@ -1,7 +1,11 @@
 """A report whose times are made by hand, on a real file: what a page says of them is then known."""
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+
+from made_figures import FIGURES as MADE
+from made_figures import MACHINE
 
 from edgegpt.artifact import open_artifact
 from edgegpt.budget import Budget
@@ -10,7 +14,6 @@ from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.file import read_file
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.memory import Memory
 from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts
@@ -20,45 +23,16 @@ from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
 from edgegpt.verdict import Estimate, rows
 
-MACHINE = Machine(
-    cpu="Hand CPU",
-    board=None,
-    architecture="x86_64",
-    system="Linux",
-    cores=4,
-    affinity=4,
-    quota=None,
-    load=0.1,
-    governor="performance",
-    last_level_cache_bytes=8_000_000,
-    memory_bytes=4_000_000_000,
-    versions={"python": "3", "edgegpt": "0", "onnxruntime": "1", "numpy": "2"},
-)
-
 
 def around(ms: float) -> Distribution:
     return Distribution((ms,) * 97 + (1.2 * ms, 1.5 * ms, 2 * ms))
 
 
-FIGURES = ProcessFigures(
-    import_ms=100.0,
-    load_ms=150.0,
-    first_reply_ms=5.0,
-    imported=Memory(50_000_000, 30_000_000, 20_000_000),
-    loaded=Memory(60_000_000, 38_000_000, 22_000_000),
-    worked=Memory(62_000_000, 40_000_000, 22_000_000),
-    peak_rss_bytes=63_000_000,
+FIGURES = replace(
+    MADE,
     cache_bytes=24_576,
-    idle_cpu_percent=0.1,
     first_token={8: around(4.0), 32: around(11.0), 47: around(16.5)},
     token={16: around(2.0), 24: around(2.25), 35: around(2.5)},
-    tokenise=Distribution((0.02,)),
-    tokenise_tokens=26,
-    draw=Distribution((0.03,)),
-    round_ms=(2.0,),
-    waited_percent=0.0,
-    rss_slope_kb_per_1000=None,
-    bandwidth=(),
 )
 
 

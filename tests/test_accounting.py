@@ -19,9 +19,9 @@ from edgegpt.accounting import (
     parameter_shapes,
 )
 from edgegpt.config import ModelConfig
-from edgegpt.engine import PREFILL_CHUNK
 from edgegpt.model import GPT
 from edgegpt.precision import PRECISIONS, recipe, weight_bytes
+from edgegpt.tuning import PREFILL_CHUNK
 
 MODELS = Path(__file__).parent.parent / "configs" / "models"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_figures import FIGURES, MACHINE
 from rich.console import Console
 from tiny_files import tiny_file
 
@@ -16,51 +17,14 @@ from edgegpt.cli.bench_tables import bench_tables
 from edgegpt.cli.main import main
 from edgegpt.measure.bench import PROCESSES, Bench, bench
 from edgegpt.measure.bench_json import bench_json
-from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.file import File
-from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.memory import Memory
-from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
+from edgegpt.measure.machine import machine
+from edgegpt.measure.plan import Bandwidth, Plan
 from edgegpt.measure.plot import draw, save_plot
 
 Capture = pytest.CaptureFixture[str]
 
 FILE = File("hand.onnx", "engine", "fp32", 1_000_000, 4_100_000, 100, 4_000_000)
-MACHINE = Machine(
-    cpu="Hand CPU",
-    board=None,
-    architecture="x86_64",
-    system="Linux",
-    cores=4,
-    affinity=4,
-    quota=None,
-    load=0.1,
-    governor="performance",
-    last_level_cache_bytes=8_000_000,
-    memory_bytes=4_000_000_000,
-    versions={"python": "3", "edgegpt": "0", "onnxruntime": "1", "numpy": "2"},
-)
-TWO_MS = Distribution((2.0,) * 98 + (3.0, 5.0))
-FIGURES = ProcessFigures(
-    import_ms=100.0,
-    load_ms=150.0,
-    first_reply_ms=5.0,
-    imported=Memory(50_000_000, 30_000_000, 20_000_000),
-    loaded=Memory(60_000_000, 38_000_000, 22_000_000),
-    worked=Memory(62_000_000, 40_000_000, 22_000_000),
-    peak_rss_bytes=63_000_000,
-    cache_bytes=1_000_000,
-    idle_cpu_percent=0.1,
-    first_token={8: Distribution((4.0,))},
-    token={50: TWO_MS},
-    tokenise=Distribution((0.02,)),
-    tokenise_tokens=26,
-    draw=Distribution((0.03,)),
-    round_ms=(2.0,),
-    waited_percent=0.0,
-    rss_slope_kb_per_1000=None,
-    bandwidth=(),
-)
 MADE = Bench(
     file=FILE,
     machine=MACHINE,

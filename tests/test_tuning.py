@@ -14,11 +14,11 @@ import edgegpt
 from edgegpt import contract, tuning
 from edgegpt.artifact import open_artifact
 from edgegpt.deadline import EnginePace
-from edgegpt.engine import PREFILL_CHUNK, Engine
+from edgegpt.engine import Engine
 from edgegpt.errors import EngineError, MeasureError
 from edgegpt.onnx_metadata import file_sha256
 from edgegpt.sampling import SamplingParams
-from edgegpt.tuning import Tuning, find, fingerprint, keep
+from edgegpt.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
 from edgegpt_export import export_checkpoint
 
 SHA = "a" * 64

@@ -7,13 +7,12 @@ import numpy as np
 
 from edgegpt.contract import past_names, present_names
 from edgegpt.interpolation import Curve
-from edgegpt.measure.machine import available_memory_bytes
 from edgegpt.ort_session import open_session
 from edgegpt.profiling.bound import Run, bound
 from edgegpt.profiling.clock import fastest_us, median_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
-from edgegpt.profiling.products import TOKENS, above_near
+from edgegpt.profiling.products import TOKENS, above_near, largest_working_set_mb
 from edgegpt.target import Attention, CacheStreaming
 
 _LAYERS: Final = 2
@@ -25,7 +24,6 @@ _FLOAT_MB: Final = 4e-6
 _STREAM_HEADS: Final = (8, 32)
 _STREAM_CACHED: Final = 240
 _STREAM_LAYERS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192)  # half a MB each
-_SHARE_OF_MEMORY: Final = 10
 
 
 def measure_cache_streaming(
@@ -35,11 +33,10 @@ def measure_cache_streaming(
 
     The larger ones are left out where memory is small; fewer never cost more.
     """
-    free = available_memory_bytes()
-    most = 1e9 if free is None else free / _SHARE_OF_MEMORY / 1e6
+    most = largest_working_set_mb()
     n_head, head_dim, total = *_STREAM_HEADS, _STREAM_CACHED + 1
     each = 2 * n_head * head_dim * total * _FLOAT_MB
-    layers = [n for n in _STREAM_LAYERS if n * each <= max(most, 2)]
+    layers = [n for n in _STREAM_LAYERS if n * each <= most]
     found: dict[float, float] = {}
     for n in layers:
         run = _call(graphs, threads, (n, n_head, head_dim), total, [(1, _STREAM_CACHED)])[1, _STREAM_CACHED]

@@ -1,5 +1,6 @@
 """Products by shape, bits and tokens, and what weights from further away cost."""
 
+import math
 import tempfile
 from collections.abc import Iterator
 from itertools import accumulate
@@ -48,9 +49,8 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
     The larger sizes are left out where memory is small. Noise is kept from what cannot be: fewer weights
     are never further away, and more tokens, which do more with each byte, never wait longer for it.
     """
-    free = available_memory_bytes()
-    most = 1e9 if free is None else free / _SHARE_OF_MEMORY / 1e6
-    sizes = [size for size in _STREAM_MB[1] if size <= max(most, 2)]
+    most = largest_working_set_mb()
+    sizes = [size for size in _STREAM_MB[1] if size <= most]
     for bits in (32, 8, 4):
         each = matrix_bytes(*_STREAM_SHAPE, bits) / 1e6
         found: dict[int, dict[float, float]] = {tokens: {} for tokens in _STREAM_MB}
@@ -70,6 +70,12 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
                 yield Streaming(
                     bits=bits, tokens=tokens, working_set_mb=size, us_per_mb=min(us_per_mb, one[size])
                 )
+
+
+def largest_working_set_mb() -> float:
+    """What may be measured without crowding the memory that is free; 2 MB always."""
+    free = available_memory_bytes()
+    return math.inf if free is None else max(free / _SHARE_OF_MEMORY / 1e6, 2.0)
 
 
 def above_near(points: dict[float, float]) -> dict[float, float]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from edgegpt.accounting import account
 from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
-from edgegpt.engine import PREFILL_CHUNK
 from edgegpt.measure.bench import Bench
+from edgegpt.tuning import PREFILL_CHUNK
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from onnx import ModelProto
@@ -14,6 +15,7 @@ from edgegpt.precision import AUTO, Recipe, weight_bytes
 from edgegpt_export.cache_scales import cache_scales
 from edgegpt_export.calibration import Sequences, calibration_sequences
 from edgegpt_export.compare import mean_kl
+from edgegpt_export.evidence import three_digits
 from edgegpt_export.graph import build_engine_graph, packer
 from edgegpt_export.mix import smallest_recipe, within_bytes, within_kl
 from edgegpt_export.portable import build_portable_graph
@@ -73,7 +75,7 @@ class _EngineBuild:
     ) -> None:
         self._checkpoint, self._request, self._sampling = checkpoint, request, sampling
         self._on_step = on_step
-        self._weights = {name: tensor.numpy() for name, tensor in checkpoint.model.state_dict().items()}
+        self._weights = checkpoint.arrays
         self._pack = packer(self._weights)
         self._sequences: Sequences = []
         if request.precision == AUTO or request.kv_cache == "int8":
@@ -81,6 +83,11 @@ class _EngineBuild:
             self._sequences = calibration_sequences(checkpoint, request.data)
         wanted = request.kv_cache == "int8"
         self._scales = cache_scales(checkpoint.model, self._sequences) if wanted else None
+
+    @cached_property
+    def _reference(self) -> list[Logits]:
+        """PyTorch's logits, which every mix is held against."""
+        return torch_logits(self._checkpoint.model, self._sequences)
 
     def graph(self, bits: Recipe) -> ModelProto:
         return build_engine_graph(self._checkpoint.config, self._weights, bits, self._scales, self._pack)
@@ -91,7 +98,8 @@ class _EngineBuild:
     def mix(self) -> Quantisation:
         """The recipe for the request's limit."""
         config, request = self._checkpoint.config, self._request
-        found = sensitivities(self._checkpoint.model, self._pack, self._sequences, self._on_step)
+        model = self._checkpoint.model
+        found = sensitivities(model, self._pack, self._sequences, self._reference, self._on_step)
         if request.max_kl is not None:
             bits, kl = within_kl(config, found, request.max_kl, self._measure)
         else:
@@ -120,23 +128,20 @@ class _EngineBuild:
             GrowingCache(session, self._checkpoint.config, batch=1).feed(ids[None])[0]
             for ids in self._sequences
         ]
-        return mean_kl(torch_logits(self._checkpoint.model, self._sequences), got)
+        return mean_kl(self._reference, got)
 
     def _quantisation(self, bits: Recipe, found: Sensitivities, kl: float) -> Quantisation:
         request = self._request
         limit = {"max_kl": request.max_kl} if request.max_kl is not None else {"max_mb": request.max_mb}
         alone = {
-            name: {str(bits): _short(kl) for bits, kl in by_bits.items()} for name, by_bits in found.items()
+            name: {str(bits): three_digits(kl) for bits, kl in by_bits.items()}
+            for name, by_bits in found.items()
         }
         text = "text of the model's own" if request.data is None else request.data.name
         why = {
             "limit": limit,
-            "kl": _short(kl),
+            "kl": three_digits(kl),
             "measured_on": f"{len(self._sequences)} sequences of {text}",
             "kl_of_one_matrix_alone": alone,
         }
         return Quantisation(request.precision, bits, request.kv_cache, why)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.3g}")

@@ -95,11 +95,14 @@ class Evidence:
 
     def to_json(self) -> str:
         """Compact JSON for the file's metadata; measured numbers keep three digits."""
-        rows = [{key: _short(value) for key, value in asdict(row).items()} for row in self.rows]
-        checks = {check.name: {"value": _short(check.value), "limit": check.limit} for check in self.checks}
+        rows = [{key: three_digits(value) for key, value in asdict(row).items()} for row in self.rows]
+        checks = {
+            check.name: {"value": three_digits(check.value), "limit": check.limit} for check in self.checks
+        }
         document = {"limits": asdict(self.limits), "rows": rows, "checks": checks}
         return json.dumps(document, separators=(",", ":"))
 
 
-def _short(value: float) -> float:
+def three_digits(value: float) -> float:
+    """A measured number as it is written into a file."""
     return value if isinstance(value, int) else float(f"{value:.3g}")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgegpt.contract import ENGINE, PORTABLE
+from edgegpt.contract import ENGINE, KV_CACHES, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError
 from edgegpt.ort_session import check_file_name
 from edgegpt.precision import AUTO, PRECISIONS
@@ -30,8 +30,8 @@ class Request:
             raise EdgeGPTError(f"target must be {ENGINE} or {PORTABLE}, got {self.target!r}")
         if self.precision not in precisions:
             raise EdgeGPTError(f"precision must be {', '.join(precisions)}, got {self.precision!r}")
-        if self.kv_cache not in ("fp32", "int8"):
-            raise EdgeGPTError(f"kv_cache must be fp32 or int8, got {self.kv_cache!r}")
+        if self.kv_cache not in KV_CACHES:
+            raise EdgeGPTError(f"kv_cache must be {' or '.join(KV_CACHES)}, got {self.kv_cache!r}")
         if self.target == PORTABLE and (self.precision, self.kv_cache) != ("fp32", "fp32"):
             raise EdgeGPTError(
                 f"the portable target has standard operators only and is fp32, got {self.precision} with a "

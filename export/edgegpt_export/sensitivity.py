@@ -1,6 +1,6 @@
 """How much each matrix suffers from few bits, one at a time, in PyTorch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -21,17 +21,20 @@ Sensitivities = dict[str, dict[int, float]]
 
 @torch.inference_mode()
 def sensitivities(
-    model: GPT, pack: Pack, sequences: Sequences, on_step: Callable[[str], None] = lambda _: None
+    model: GPT,
+    pack: Pack,
+    sequences: Sequences,
+    reference: Sequence[Logits],
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> Sensitivities:
     """Quantise every matrix by itself, in all the bits it may have, and see what it does to the output.
 
-    Only the weights are rounded here, not the activations. That the harm of several matrices is
-    nearly the sum of their own is the assumption of mixed-precision search since HAWQ-V2 (Dong et
-    al., 2020).
+    `reference` is `torch_logits` of the sequences. Only the weights are rounded here, not the
+    activations. That the harm of several matrices is nearly the sum of their own is the assumption of
+    mixed-precision search since HAWQ-V2 (Dong et al., 2020).
     """
     found: Sensitivities = {}
     shapes = matrices(model.config)
-    reference = torch_logits(model, sequences)
     for number, (name, (_, columns)) in enumerate(shapes.items(), start=1):
         on_step(f"rounding matrix {number} of {len(shapes)}")
         found[name] = {FLOAT: 0.0}

@@ -34,9 +34,8 @@ def task_accuracy(
     """
     pairs = read_jsonl(data)
     n_valid = checkpoint.tokenizer.vocab_size
-    weights = {name: tensor.numpy() for name, tensor in checkpoint.model.state_dict().items()}
     on_step(f"answering {len(pairs)} examples in float32")
-    reference = open_session(build_engine_graph(checkpoint.config, weights).SerializeToString())
+    reference = open_session(build_engine_graph(checkpoint.config, checkpoint.arrays).SerializeToString())
     full = _points(Engine(reference, checkpoint.config, n_valid=n_valid), checkpoint, pairs)
     on_step(f"answering {len(pairs)} examples with the file")
     engine = Engine(
