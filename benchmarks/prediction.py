@@ -23,6 +23,7 @@ from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
 from edgegpt.prediction import Predictor, caveats
+from edgegpt.row_text import versions_text
 from edgegpt.target import Target
 from edgegpt_export.random_file import write_random_file
 
@@ -114,7 +115,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="in each process")
     arguments = parser.parse_args()
     target = Target.from_yaml(arguments.target)
-    versions = ", ".join(f"{name} {version}" for name, version in target.machine.versions.items())
+    versions = versions_text(target.machine.versions)
     print(f"{target.machine.cpu}, threads {target.threads}, {versions}, {date.today()}", flush=True)
     for caveat in caveats(target):
         print(f"Careful: {caveat}.")

@@ -12,7 +12,7 @@ from edgegpt.engine import Engine
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 from edgegpt.file_checks import causality, differing_tokens, parity_failures, parity_summary, stepwise
 from edgegpt.pytest_held import Held, row_properties
-from edgegpt.row_text import limit, margin, measured
+from edgegpt.row_text import limit, margin, measured, threads_text, versions_text
 from edgegpt.verdict import Verdict
 
 
@@ -39,9 +39,9 @@ class BudgetItems:
     def pytest_report_header(self) -> list[str]:
         """What is measured, on what."""
         held, machine = self._held, self._held.machine
-        threads = "1 thread" if held.budget.threads == 1 else f"{held.budget.threads} threads"
+        threads = threads_text(held.budget.threads)
         load = "unknown" if machine.load is None else f"{machine.load:.2f}"
-        versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+        versions = versions_text(machine.versions)
         return [
             f"edgegpt: {held.model} against {held.budget.name}, {threads}",
             f"edgegpt: {machine.board or machine.cpu}, {machine.available_cores} of {machine.cores} cores, "

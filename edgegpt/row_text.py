@@ -1,5 +1,6 @@
-"""A row of a budget's table in words."""
+"""A row of a budget's table in words, and what it was measured with."""
 
+from collections.abc import Mapping
 from math import isinf
 
 from edgegpt.verdict import Row
@@ -29,6 +30,16 @@ def measured(row: Row) -> str:
 def margin(row: Row) -> str:
     """`+35%` of room, or how far beyond."""
     return "" if row.margin is None else f"{row.margin:+,.0%}"
+
+
+def threads_text(n: int) -> str:
+    """`1 thread` or `2 threads`."""
+    return "1 thread" if n == 1 else f"{n} threads"
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """`python 3.11.7, onnxruntime 1.32.0`."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _number(value: float) -> str:

@@ -24,6 +24,7 @@ LAYERS: dict[str, set[str]] = {
         "contract",
         "cores",
         "deadline",
+        "divergence",
         "fair_lock",
         "mistakes",
         "onnx_metadata",

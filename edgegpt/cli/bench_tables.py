@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from edgegpt.cli.output import megabytes, table
 from edgegpt.measure.bench_json import INSIDE
+from edgegpt.row_text import threads_text, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.measure.bench import Bench
@@ -50,12 +51,12 @@ def _heading(result: "Bench") -> str:
         machine.governor and f"governor {machine.governor}",
         None if machine.load is None else f"load {machine.load:.1f} before the start",
     ]
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    versions = versions_text(machine.versions)
     return (
         f"{file.path}: {file.target}, {file.precision}, {file.parameters:,} parameters, "
         f"context {file.context}\n"
         f"{', '.join(fact for fact in facts if fact)}\n{versions}\n"
-        f"{threads} {'thread' if threads == 1 else 'threads'}, {len(result.processes)} processes, "
+        f"{threads_text(threads)}, {len(result.processes)} processes, "
         f"{rounds} interleaved rounds after one in each process to warm up\n"
     )
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.text import Text
 
-from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr, stdout, table
+from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, table
+from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError
-from edgegpt.row_text import limit, margin, measured, sentence
+from edgegpt.row_text import limit, margin, measured, sentence, threads_text, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.check import Check
@@ -34,14 +34,14 @@ def check(
     from edgegpt.check import check_json
 
     limits = Budget.from_yaml(budget)
-    with stderr.status("starting") as status:
+    with steps() as on_step:
         checked = run(
             file,
             limits,
             threads=threads,
             processes=processes,
             seconds=seconds,
-            on_step=lambda step: status.update(Text(step)),
+            on_step=on_step,
         )
     if as_json:
         print_json(check_json(checked))
@@ -74,8 +74,8 @@ def _print(checked: "Check") -> None:
     result.columns[0].no_wrap = True  # a name that is folded cannot be searched for
     stdout.print(result)
     if checked.processes:
-        threads = "1 thread" if checked.threads == 1 else f"{checked.threads} threads"
-        versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+        threads = threads_text(checked.threads)
+        versions = versions_text(machine.versions)
         stdout.print(
             f"{checked.processes} processes, {threads}, on {machine.board or machine.cpu}; {versions}"
         )

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from edgegpt.cli.evidence import evidence_sentence
 from edgegpt.cli.extras import needs
-from edgegpt.cli.output import JsonOption, megabytes, print_json, stderr, stdout
+from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout
+from edgegpt.cli.progress import steps
 from edgegpt.cli.recipe import recipe_table
 
 CheckpointArgument = Annotated[
@@ -42,7 +42,7 @@ def export(
     with needs("export"):
         from edgegpt_export import export_checkpoint
 
-    with stderr.status("starting") as status:
+    with steps() as on_step:
         report = export_checkpoint(
             checkpoint,
             out,
@@ -52,7 +52,7 @@ def export(
             max_mb=max_mb,
             max_kl=max_kl,
             data=data,
-            on_step=lambda step: status.update(Text(step)),
+            on_step=on_step,
         )
     if as_json:
         print_json(

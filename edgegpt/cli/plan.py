@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
+from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
@@ -61,16 +61,16 @@ def plan(
     board = None if target is None else Target.from_yaml(target)
     prompt_tokens = 32 if limits.ttft_ms is None else limits.ttft_ms.prompt_tokens
     space = space_of(context=context, prompt_tokens=prompt_tokens, vocab_size=vocab_size, precision=precision)
-    with stderr.status("starting") as status, needs("ray"):
+    with steps() as on_step, needs("ray"):
         planned = search(
             limits,
             space,
             target=board,
             workers=machine().available_cores if workers is None else workers,
             ray=ray,
-            on_share=lambda share: status.update(Text(f"searching, {share:.0%} done")),
+            on_share=lambda share: on_step(f"searching, {share:.0%} done"),
         )
-        measured = _finalists(planned, board, finalists, lambda step: status.update(Text(step)))
+        measured = _finalists(planned, board, finalists, on_step)
     chosen = _chosen(planned, measured)
     _show(planned, space, board, measured, chosen, as_json)
     if chosen is None:

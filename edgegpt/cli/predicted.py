@@ -12,6 +12,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.precision import PRECISIONS
 from edgegpt.prediction import Prediction, Predictor, caveats
+from edgegpt.row_text import threads_text
 from edgegpt.target import Target
 
 
@@ -54,7 +55,7 @@ class Predicted:
             ]
             for precision, p in self.by_precision.items()
         ]
-        threads = "1 thread" if self.target.threads == 1 else f"{self.target.threads} threads"
+        threads = threads_text(self.target.threads)
         yield table(f"Predicted for {self.target.name}, {threads}, medians", columns, rows)
         for caveat in self.caveats:
             yield f"Careful: {caveat}."

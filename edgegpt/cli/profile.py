@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file
-from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stderr, stdout, table
+from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
+from edgegpt.cli.progress import steps
 from edgegpt.errors import MeasureError
+from edgegpt.row_text import threads_text
 
 if TYPE_CHECKING:
     from edgegpt.target import Target
@@ -36,14 +37,14 @@ def profile(
     from edgegpt.atomic import write_text
     from edgegpt.profiling.profile import profile as measure
 
-    with stderr.status("starting") as status:
+    with steps() as on_step:
         target = measure(
             op_graphs,
             write_random_file,
             name=name,
             threads=threads,
             seconds=seconds,
-            on_step=lambda step: status.update(Text(step)),
+            on_step=on_step,
         )
     write_text(out, _SCHEMA + target.to_yaml())
     if as_json:
@@ -55,7 +56,7 @@ def profile(
 
 def _print(target: "Target") -> None:
     cpu = target.machine.board or target.machine.cpu
-    threads = "1 thread" if target.threads == 1 else f"{target.threads} threads"
+    threads = threads_text(target.threads)
     stdout.print(f"{target.name}: {cpu}, {target.machine.cores} cores, measured with {threads}")
     stdout.print(
         table(

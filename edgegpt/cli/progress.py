@@ -1,9 +1,18 @@
-"""A bar for what takes more than a second."""
+"""A bar or a line of words for what takes more than a second."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.text import Text
+
 from edgegpt.cli.output import stderr
+
+
+@contextmanager
+def steps(first: str = "starting") -> Iterator[Callable[[str], None]]:
+    """Call what it gives with what happens next, in a few words; nothing shows where nobody looks."""
+    with stderr.status(first) as status:
+        yield lambda step: status.update(Text(step))
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file
-from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stderr, stdout
+from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
+from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def report(
     from edgegpt.report.document import report_json
     from edgegpt.report.gather import gather
 
-    with stderr.status("starting") as status:
+    with steps() as on_step:
         made = gather(
             file,
             out,
             budget=budget,
             threads=threads,
             seconds=seconds,
-            on_step=lambda step: status.update(Text(step)),
+            on_step=on_step,
         )
         try:
             save_page(made, out)

@@ -44,11 +44,12 @@ def tune(
 
 
 def _print(result: "Autotuned") -> None:
+    from edgegpt.row_text import versions_text
     from edgegpt.tuning import PREFILL_CHUNK
 
     machine, first = result.machine, result.duels[0]
     cores = f"{machine.available_cores} of {machine.cores} cores"
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    versions = versions_text(machine.versions)
     stdout.print(f"{result.path}: on {machine.board or machine.cpu}, {cores}; {versions}\n")
     ratio = "of one thread's time"
     stdout.print(

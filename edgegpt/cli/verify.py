@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from edgegpt.cli.evidence import evidence_tables
 from edgegpt.cli.extras import needs
-from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr, stdout
+from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout
+from edgegpt.cli.progress import steps
 from edgegpt.errors import VerificationError
 
 
@@ -25,8 +25,8 @@ def verify(
     with needs("export"):
         from edgegpt_export import verify_file
 
-    with stderr.status("loading") as status:
-        evidence = verify_file(file, checkpoint, lambda step: status.update(Text(step)), data)
+    with steps("loading") as on_step:
+        evidence = verify_file(file, checkpoint, on_step, data)
     if as_json:
         print_json(json.loads(evidence.to_json()))
     else:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from edgegpt.divergence import kl
 from edgegpt_export.evidence import Row
 from edgegpt_export.runner import Logits
 
@@ -14,13 +14,13 @@ _POSITIONS: Final = 64  # at once, so that memory does not grow with L
 
 def compare(reference: Logits, logits: Logits, tie: float) -> Row:
     """PyTorch's logits (L, V) against the file's; tokens within `tie` in `reference` are equally likely."""
-    kl, agreed = 0.0, 0
+    total, agreed = 0.0, 0
     for expected, got in _parts(reference, logits):
-        kl += float(_kl(expected, got).sum())
+        total += float(kl(expected, got).sum())
         at_its_choice = expected[np.arange(len(expected)), got.argmax(-1)]
         agreed += int((expected.max(-1) - at_its_choice <= tie).sum())
     length = len(reference)
-    return Row(length, max_abs(reference, logits), kl / length, agreed / length)
+    return Row(length, max_abs(reference, logits), total / length, agreed / length)
 
 
 def max_abs(a: Logits, b: Logits) -> float:
@@ -30,20 +30,13 @@ def max_abs(a: Logits, b: Logits) -> float:
 
 def worst_kl(reference: Logits, logits: Logits) -> float:
     """Largest KL(reference || logits) of a position, in nats; NaN if either holds one, 0 if L is 0."""
-    return float(np.max([0.0, *(_kl(x, y).max() for x, y in _parts(reference, logits))]))
+    return float(np.max([0.0, *(kl(x, y).max() for x, y in _parts(reference, logits))]))
 
 
 def mean_kl(reference: Sequence[Logits], logits: Sequence[Logits]) -> float:
     """Mean over all positions of all pairs of KL(reference || logits), in nats."""
     pairs = [pair for a, b in zip(reference, logits, strict=True) for pair in _parts(a, b)]
-    return float(np.concatenate([_kl(*pair) for pair in pairs]).mean())
-
-
-def _kl(reference: Logits, logits: Logits) -> NDArray[np.float64]:
-    """(L, V) twice -> (L,)."""
-    log_p, log_q = _log_softmax(reference), _log_softmax(logits)
-    kl: NDArray[np.float64] = (np.exp(log_p) * (log_p - log_q)).sum(-1)
-    return kl
+    return float(np.concatenate([kl(*pair) for pair in pairs]).mean())
 
 
 def _parts(a: Logits, b: Logits) -> Iterator[tuple[Logits, Logits]]:
@@ -51,9 +44,3 @@ def _parts(a: Logits, b: Logits) -> Iterator[tuple[Logits, Logits]]:
         raise ValueError(f"logits of the shapes {a.shape} and {b.shape} cannot be compared")
     for start in range(0, len(a), _POSITIONS):
         yield a[start : start + _POSITIONS], b[start : start + _POSITIONS]
-
-
-def _log_softmax(logits: Logits) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
-    normalised: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return normalised
