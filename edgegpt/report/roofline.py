@@ -5,7 +5,6 @@ Work are the multiplications and additions of matrix products, whatever the prec
 itself is not measured: the fastest prompt is a lower bound of it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edgegpt.accounting import account
@@ -74,15 +73,11 @@ def _prompt(config: ModelConfig, bench: Bench, n: int) -> Point:
     In the engine target only the last token of a piece goes through the head. Attention is counted as
     the exporter's graph computes it at most: every token over all of the prompt.
     """
-    pieces = list(_pieces(n))
-    *_, head = account(config, prompt_tokens=n).components
-    total = n * account(config, prompt_tokens=n).total.prefill_flops
+    pieces = range(0, n, PREFILL_CHUNK)  # tokens in the cache before each
+    counted = account(config, prompt_tokens=n)
+    total = n * counted.total.prefill_flops
     if bench.file.target == ENGINE:
+        head = counted.components[-1]
         total -= head.prefill_flops * (n - len(pieces))
     read = sum(bench.bytes_per_token(start) for start in pieces)
     return Point(n, total, read, bench.first_token[n].p50 / 1000)
-
-
-def _pieces(n: int) -> Iterator[int]:
-    """Tokens in the cache before each piece."""
-    return iter(range(0, n, PREFILL_CHUNK))
