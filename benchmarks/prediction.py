@@ -3,9 +3,9 @@
     .venv/bin/edgegpt profile --out target.yaml
     .venv/bin/python benchmarks/prediction.py --target target.yaml
 
-Each model has random weights and is measured in fresh processes, as `edgegpt check` does it: time to first
-token of two prompts, the time of a token at two cache fills, load, peak memory. Prints Markdown; exits
-with 1 where the median error is above 15 % or the worst above 35 %. Needs onnx, no torch.
+Each model has random weights and is measured in fresh processes that take turns, as `edgegpt check` does
+it: time to first token of two prompts, the time of a token at two cache fills, load, peak memory. Prints
+Markdown; exits with 1 where the median error is above 15 % or the worst above 35 %. Needs onnx, no torch.
 """
 
 import argparse
@@ -16,6 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
 
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
@@ -68,26 +71,62 @@ class Figure:
         return self.predicted / self.measured - 1
 
 
-def figures(target: Target, model: tuple, processes: int, seconds: float) -> list[Figure]:
-    vocab_size, block_size, n_layer, n_head, n_embd, tied, precision = model
-    config = ModelConfig(
-        vocab_size=vocab_size,
-        block_size=block_size,
-        n_layer=n_layer,
-        n_head=n_head,
-        n_embd=n_embd,
-        tie_embeddings=tied,
-    )
-    fills = (BURST, block_size - 2 * BURST)
-    plan = Plan(
-        threads=target.threads, prompts=PROMPTS, fills=fills, burst=BURST, seconds=seconds, idle_seconds=0.0
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
+@dataclass(frozen=True)
+class Model:
+    """One of MODELS, written to a file."""
+
+    config: ModelConfig
+    precision: str
+    path: Path
+
+    @classmethod
+    def written(cls, folder: Path, model: tuple) -> "Model":
+        """Random weights in a file of the folder."""
+        vocab_size, block_size, n_layer, n_head, n_embd, tied, precision = model
+        config = ModelConfig(
+            vocab_size=vocab_size,
+            block_size=block_size,
+            n_layer=n_layer,
+            n_head=n_head,
+            n_embd=n_embd,
+            tie_embeddings=tied,
+        )
+        path = folder / ("-".join(map(str, model)) + ".onnx")
         write_random_file(path, config, precision)
-        runs = [measure_process(path, plan) for _ in range(processes)]
-    name = f"{parameter_count(config) / 1e6:.1f} M: {n_layer} x {n_embd}, {precision}"
-    predictor = Predictor(target)
+        return cls(config, precision, path)
+
+    @property
+    def name(self) -> str:
+        """Its size, shape and precision."""
+        config = self.config
+        millions = parameter_count(config) / 1e6
+        return f"{millions:.1f} M: {config.n_layer} x {config.n_embd}, {self.precision}"
+
+    @property
+    def fills(self) -> tuple[int, int]:
+        """A cache that is nearly empty and one that is nearly full, in tokens."""
+        return BURST, self.config.block_size - 2 * BURST
+
+
+def measured(models: list[Model], threads: int, sweeps: int, seconds: float) -> list[list[ProcessFigures]]:
+    """Fresh processes of each model; every sweep takes each once, so that a busy minute hits all."""
+    runs: list[list[ProcessFigures]] = [[] for _ in models]
+    for _ in track(range(sweeps), "measuring", console=Console(stderr=True)):
+        for model, of_model in zip(models, runs, strict=True):
+            plan = Plan(
+                threads=threads,
+                prompts=PROMPTS,
+                fills=model.fills,
+                burst=BURST,
+                seconds=seconds,
+                idle_seconds=0.0,
+            )
+            of_model.append(measure_process(model.path, plan))
+    return runs
+
+
+def figures(predictor: Predictor, model: Model, runs: list[ProcessFigures]) -> list[Figure]:
+    config, precision = model.config, model.precision
 
     def ttft(n: int) -> float:
         return predictor.predict(config, precision, prompt_tokens=n).ttft_ms
@@ -96,12 +135,12 @@ def figures(target: Target, model: tuple, processes: int, seconds: float) -> lis
         return predictor.predict(config, precision, cached_tokens=n + BURST // 2).token_ms
 
     pairs = [(f"ttft {n}, ms", ttft(n), median(runs, lambda r, n=n: r.first_token[n])) for n in PROMPTS]
-    pairs += [(f"token {n}, ms", token(n), median(runs, lambda r, n=n: r.token[n])) for n in fills]
+    pairs += [(f"token {n}, ms", token(n), median(runs, lambda r, n=n: r.token[n])) for n in model.fills]
     loads = statistics.median(run.load_ms for run in runs)
     peak = max(run.peak_rss_bytes or 0 for run in runs) / 1e6
     pairs += [("load, ms", predictor.predict(config, precision).load_ms, loads)]
     pairs += [("peak RSS, MB", predictor.predict(config, precision).peak_rss_mb, peak)]
-    return [Figure(name, label, predicted, measured) for label, predicted, measured in pairs]
+    return [Figure(model.name, label, predicted, measured) for label, predicted, measured in pairs]
 
 
 def median(runs: list[ProcessFigures], part: Callable[[ProcessFigures], Distribution]) -> float:
@@ -111,21 +150,23 @@ def median(runs: list[ProcessFigures], part: Callable[[ProcessFigures], Distribu
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", type=Path, required=True)
-    parser.add_argument("--processes", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="in each process")
+    parser.add_argument("--sweeps", type=int, default=5, help="fresh processes of each model")
+    parser.add_argument("--seconds", type=float, default=1.5, help="in each process")
     arguments = parser.parse_args()
     target = Target.from_yaml(arguments.target)
     versions = versions_text(target.machine.versions)
     print(f"{target.machine.cpu}, threads {target.threads}, {versions}, {date.today()}", flush=True)
     for caveat in caveats(target):
         print(f"Careful: {caveat}.")
+    with tempfile.TemporaryDirectory() as folder:
+        models = [Model.written(Path(folder), model) for model in MODELS]
+        runs = measured(models, target.threads, arguments.sweeps, arguments.seconds)
+    predictor = Predictor(target)
+    found = [f for model, own in zip(models, runs, strict=True) for f in figures(predictor, model, own)]
     print("\n| model | figure | predicted | measured | error |\n|---|---|---|---|---|")
-    found = []
-    for model in MODELS:
-        for figure in figures(target, model, arguments.processes, arguments.seconds):
-            found.append(figure)
-            row = f"{figure.model} | {figure.name} | {figure.predicted:.4g} | {figure.measured:.4g}"
-            print(f"| {row} | {figure.error:+.0%} |", flush=True)
+    for figure in found:
+        row = f"{figure.model} | {figure.name} | {figure.predicted:.4g} | {figure.measured:.4g}"
+        print(f"| {row} | {figure.error:+.0%} |")
     errors = sorted(abs(figure.error) for figure in found)
     middle, worst = statistics.median(errors), errors[-1]
     for kind in ("ttft", "token", "load", "peak"):

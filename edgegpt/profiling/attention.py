@@ -9,7 +9,7 @@ from edgegpt.contract import past_names, present_names
 from edgegpt.interpolation import Curve
 from edgegpt.ort_session import open_session
 from edgegpt.profiling.bound import Run, bound
-from edgegpt.profiling.clock import fastest_us, median_us
+from edgegpt.profiling.clock import burst_us, fastest_us, sweeper
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.profiling.products import TOKENS, above_near, largest_working_set_mb
@@ -23,7 +23,7 @@ _FLOAT_MB: Final = 4e-6
 
 _STREAM_HEADS: Final = (8, 32)
 _STREAM_CACHED: Final = 240
-_STREAM_LAYERS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192)  # half a MB each
+_STREAM_LAYERS: Final = (1, 2, 4, 8, 16, 32, 64, 80, 96, 112, 128, 160, 192)  # half a MB each
 
 
 def measure_cache_streaming(
@@ -38,9 +38,10 @@ def measure_cache_streaming(
     each = 2 * n_head * head_dim * total * _FLOAT_MB
     layers = [n for n in _STREAM_LAYERS if n * each <= most]
     found: dict[float, float] = {}
+    sweep = sweeper()
     for n in layers:
         run = _call(graphs, threads, (n, n_head, head_dim), total, [(1, _STREAM_CACHED)])[1, _STREAM_CACHED]
-        us = median_us({None: run}, seconds / len(layers))[None]
+        us = burst_us(run, sweep, seconds / len(layers))
         found[n * each] = (us - call_us) / (n * each)
     for size, us_per_mb in above_near(found).items():
         yield CacheStreaming(working_set_mb=size, us_per_mb=us_per_mb)

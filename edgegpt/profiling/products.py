@@ -12,7 +12,7 @@ from edgegpt.measure.machine import available_memory_bytes
 from edgegpt.ort_session import open_session
 from edgegpt.packing import matrix_bytes
 from edgegpt.profiling.bound import Run, rows
-from edgegpt.profiling.clock import fastest_us, median_us
+from edgegpt.profiling.clock import burst_us, fastest_us, sweeper
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.target import Bits, Product, Streaming
@@ -35,10 +35,11 @@ _NEAR_MB: Final = 1.0  # weights of one graph whose shapes are compared
 _MOST_NODES: Final = 32
 
 _STREAM_MB: Final = {
-    1: (0.5, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
-    8: (0.5, 2, 8, 32, 64, 128, 256),
+    1: (0.5, 1, 2, 4, 8, 16, 32, 40, 48, 56, 64, 80, 96, 128, 256),
+    8: (0.5, 2, 8, 40, 64, 128),
     64: (0.5, 2, 8),
 }
+_STREAM_CALLS: Final = 3 * sum(map(len, _STREAM_MB.values()))
 _STREAM_SHAPE: Final = (512, 512)
 _SHARE_OF_MEMORY: Final = 10  # a graph exists several times while it is made
 
@@ -51,6 +52,7 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
     """
     most = largest_working_set_mb()
     sizes = [size for size in _STREAM_MB[1] if size <= most]
+    sweep = sweeper()
     for bits in (32, 8, 4):
         each = matrix_bytes(*_STREAM_SHAPE, bits) / 1e6
         found: dict[int, dict[float, float]] = {tokens: {} for tokens in _STREAM_MB}
@@ -61,8 +63,8 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
                 path = Path(folder) / "products.onnx"
                 graphs.write_products(path, n, *_STREAM_SHAPE, bits)
                 session = open_session(path, threads)
-                runs = {tokens: rows(session, tokens) for tokens in _STREAM_MB if size in _STREAM_MB[tokens]}
-                for tokens, us in median_us(runs, seconds / 3 / len(sizes)).items():
+                for tokens in (t for t, of_these in _STREAM_MB.items() if size in of_these):
+                    us = burst_us(rows(session, tokens), sweep, seconds / _STREAM_CALLS)
                     found[tokens][n * each] = (us - call_us) / (n * each)
         one = above_near(found[1])
         for tokens, points in found.items():
