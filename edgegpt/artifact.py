@@ -193,6 +193,8 @@ def _metadata(path: Path) -> dict[str, str]:
     target = metadata[contract.META_TARGET]
     if target not in (contract.ENGINE, contract.PORTABLE):
         raise ArtifactError(f"{path} has the target {target!r}, expected engine or portable")
+    if (precision := metadata[contract.META_PRECISION]) not in contract.WEIGHTS:
+        raise ArtifactError(f"{path} has weights of {precision!r}, expected {', '.join(contract.WEIGHTS)}")
     if (kv_cache := metadata[contract.META_KV_CACHE]) not in contract.KV_CACHES:
         raise ArtifactError(f"{path} has a cache of {kv_cache!r}, expected {' or '.join(contract.KV_CACHES)}")
     return metadata

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from edgegpt.board import Board
 from edgegpt.mistakes import nearest
-from edgegpt.quantity import Count, Positive
-from edgegpt.yaml_model import load_yaml
+from edgegpt.quantity import AtLeastOne, Count, Positive, Share
+from edgegpt.yaml_file import read_bytes
+from edgegpt.yaml_model import parse_model
 
 
 class _Strict(BaseModel):
@@ -46,9 +47,7 @@ class Accuracy(_Strict):
     """The share of examples that a file has to answer exactly."""
 
     path: str = Field(description="A .jsonl of {prompt, completion}; relative to the budget file.")
-    minimum: Annotated[Positive, Field(le=1.0)] = Field(
-        description="Share of greedy answers that equal the completion, from 0 to 1."
-    )
+    minimum: Share = Field(description="Share of greedy answers that equal the completion, from 0 to 1.")
 
     @field_validator("path")
     @classmethod
@@ -71,9 +70,7 @@ class Budget(_Strict):
     load_ms: Positive | None = Field(None, description="From the start of the import to the first request.")
     ttft_ms: FirstTokenLatency | None = Field(None, description="Time to first token.")
     token_ms: TokenLatency | None = Field(None, description="One further token.")
-    jitter: Annotated[Positive, Field(ge=1.0)] | None = Field(
-        None, description="p99 / p50 of the time of one further token."
-    )
+    jitter: AtLeastOne | None = Field(None, description="p99 / p50 of the time of one further token.")
     idle_cpu_percent: Positive | None = Field(
         None, description="Of one core, while the loaded model waits for a request."
     )
@@ -116,7 +113,12 @@ class Budget(_Strict):
         Raises:
             ConfigError: names file, key and value.
         """
-        budget = load_yaml(path, cls)
+        return cls.parse(read_bytes(Path(path)), path)
+
+    @classmethod
+    def parse(cls, content: bytes, path: str | Path) -> "Budget":
+        """What `from_yaml` makes of the content of the file at `path`; raises ConfigError."""
+        budget = parse_model(content, path, cls)
         if budget.accuracy is None:
             return budget
         data = Path(path).parent / budget.accuracy.path

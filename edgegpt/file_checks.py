@@ -44,7 +44,7 @@ def parity_failures(artifact: Artifact) -> list[str]:
         for name, check in evidence["checks"].items():
             if not check["value"] <= check["limit"]:  # NaN is beyond every limit
                 found.append(f"{name} was {check['value']:.3g}, the limit is {check['limit']:g}")
-    except (TypeError, ValueError, LookupError, AttributeError) as e:
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:
         raise ArtifactError(f"the evidence in {path} is damaged; export it again") from e
     return found
 

@@ -104,22 +104,22 @@ class OpCosts:
         near = sum(n * self._layer(config, bits, tokens, r, cached + tokens) for bits, n, r in rows)
         near += _SMALL_NODES * self._nodes.add.node_us + _line(self._nodes.norm, config.n_embd * tokens)
         near += sum(self._lookup(bits, config.n_embd * tokens) for bits in work.tables)
-        near += self._product(work.head, config.vocab_size, config.n_embd, 1)
+        near += self.product_us(work.head, config.vocab_size, config.n_embd, 1)
         return near, self._fetch(work, rows, tokens, kv_cache_bytes(config, cached + tokens) / _MB)
 
     def _layer(self, config: ModelConfig, bits: _LayerBits, tokens: int, rows: int, total: int) -> float:
         """One block with everything at hand; `rows` go on behind its attention."""
         d = config.n_embd
         qkv, proj, fc, mlp_proj = bits
-        us = self._product(qkv, 3 * d, d, tokens)
+        us = self.product_us(qkv, 3 * d, d, tokens)
         # Few bits add the bias within the product.
         if config.qkv_bias and qkv == FLOAT:
             us += _line(self._nodes.add, 3 * d * tokens)
         us += sum(_line(self._nodes.add, d * rows) for one in (proj, mlp_proj) if one == FLOAT)
         us += self._attend(config, tokens, total)
-        us += self._product(proj, d, d, rows)
-        us += self._product(fc, 4 * d, d, rows)
-        us += self._product(mlp_proj, d, 4 * d, rows)
+        us += self.product_us(proj, d, d, rows)
+        us += self.product_us(fc, 4 * d, d, rows)
+        us += self.product_us(mlp_proj, d, 4 * d, rows)
         return us + _line(self._nodes.gelu, 4 * d * rows) + 2 * _line(self._nodes.norm, d * rows)
 
     def _fetch(
@@ -137,7 +137,8 @@ class OpCosts:
     def _fetch_matrix(self, bits: int, outputs: int, inputs: int, tokens: int, working_set: float) -> float:
         return matrix_bytes(outputs, inputs, bits) / _MB * self._further[bits].at(tokens, working_set)
 
-    def _product(self, bits: int, outputs: int, inputs: int, tokens: int) -> float:
+    def product_us(self, bits: int, outputs: int, inputs: int, tokens: int) -> float:
+        """Microseconds of `tokens` rows (inputs,) times a matrix (outputs, inputs) that is at hand."""
         table = self._table(bits, inputs)
         low, high, share = between(sorted(table), tokens)
         costs = []

@@ -1,6 +1,7 @@
 """Read a YAML file into a mapping."""
 
 import re
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,18 +42,34 @@ _Loader.add_implicit_resolver(
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping; raises ConfigError with the file's name in it."""
+    return decode_yaml(read_bytes(path), str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """A config as it lies there, or more than any is long; raises ConfigError with the file's name in it."""
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST + 1)
+        kind = path.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe waits until somebody writes to it
+            raise ConfigError(f"{path} is a pipe or a device, expected a YAML file; save it as a file")
+        with path.open("rb") as file:
+            return file.read(4 * _LONGEST + 1)  # a character has at most four bytes
     except FileNotFoundError as e:
         if path.is_symlink():
             raise ConfigError(f"{path} is a link to {path.readlink()}, which does not exist") from e
         raise ConfigError(f"{path} does not exist") from e
     except IsADirectoryError as e:
         raise ConfigError(f"{path} is a folder, expected a YAML file") from e
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path} cannot be read: {e}") from e
-    return parse_yaml(text, source=str(path))
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise ConfigError(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
+
+
+def decode_yaml(content: bytes, source: str) -> dict[str, Any]:
+    """Parse the bytes of one YAML mapping; raises ConfigError that names `source`."""
+    try:
+        text = content[: 4 * _LONGEST].decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"{source} cannot be read: {e}") from e
+    return parse_yaml(text, source)
 
 
 def parse_yaml(text: str, source: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pydantic
 
 from edgegpt.errors import ConfigError
 from edgegpt.mistakes import Mistake, listed, missing_key, unknown_key, wrong_value
-from edgegpt.yaml_file import read_yaml
+from edgegpt.yaml_file import decode_yaml, read_bytes
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
@@ -25,8 +25,12 @@ def load_yaml(path: str | Path, model: type[Model]) -> Model:
         ConfigError: the file cannot be read, is not a YAML mapping, or does not fit the model. The
             message names the file, every offending key and its value.
     """
-    path = Path(path)
-    data = read_yaml(path)
+    return parse_model(read_bytes(Path(path)), path, model)
+
+
+def parse_model(content: bytes, path: str | Path, model: type[Model]) -> Model:
+    """What `load_yaml` makes of the file's content, for whoever needs both; raises ConfigError."""
+    data = decode_yaml(content, str(path))
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as e:

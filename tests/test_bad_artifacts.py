@@ -112,6 +112,11 @@ def test_an_unknown_target(tmp_path):
     assert "target 'gpu'" in refusal(with_metadata(tmp_path / "a.onnx", META_TARGET="gpu"))
 
 
+def test_an_unknown_precision(tmp_path):
+    path = with_metadata(tmp_path / "a.onnx", META_PRECISION=r"$\frac$")
+    assert r"has weights of '$\\frac$', expected fp32, int8, int4, auto" in refusal(path)
+
+
 def test_a_config_that_is_not_valid(tmp_path):
     path = with_config(tmp_path / "a.onnx", n_embd=130, n_head=4)
     assert "n_embd must be divisible by n_head, got 130 and 4" in refusal(path)

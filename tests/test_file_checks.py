@@ -123,7 +123,21 @@ def test_weights_of_few_bits_are_judged_by_divergence_alone(tmp_path: Path) -> N
     assert parity_failures(stamped(tmp_path, **{**good, **row(top1=0.714)}))
 
 
-@pytest.mark.parametrize("change", [{"limits": None}, {"limits": {}}, {"rows": [1]}, {"checks": None}])
+ENDLESS = {"max_abs": None, "kl": 0.01, "top1": float("-inf")}
+HUGE = {"causality": {"value": 10**400, "limit": 1e-6}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limits": None},
+        {"limits": {}},
+        {"limits": ENDLESS},
+        {"rows": [1]},
+        {"checks": None},
+        {"checks": HUGE},
+    ],
+)
 def test_evidence_that_cannot_be_read_is_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(ArtifactError, match="is damaged; export it again"):
         parity_failures(stamped(tmp_path, **change))

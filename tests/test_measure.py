@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from conftest import TINY
 from hypothesis import given
@@ -165,6 +167,16 @@ def test_the_machine_names_what_a_figure_depends_on() -> None:
     assert facts.versions.keys() == {"python", "edgegpt", "onnxruntime", "numpy"}
     if hasattr(os, "sched_getaffinity"):
         assert facts.affinity == len(os.sched_getaffinity(0))
+
+
+def test_a_runtime_in_a_wheel_of_another_name_has_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_its_own(name: str) -> str:
+        raise PackageNotFoundError(name)  # as with onnxruntime-gpu
+
+    monkeypatch.setattr("edgegpt.measure.machine.version", only_its_own)
+    versions = machine().versions
+    assert versions["onnxruntime"] == ort.__version__
+    assert versions["edgegpt"] == "unknown"
 
 
 def test_bandwidth_says_what_it_read() -> None:

@@ -3,6 +3,7 @@
 import os
 import platform
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ class Machine:
     """Facts that a published figure names. What the system does not tell is None.
 
     Attributes:
-        cpu: the processor's name; on a board without one in /proc/cpuinfo, its architecture.
+        cpu: the processor's name; arm64 has its maker's and part's numbers instead.
         board: the board's name, where the system has one (device tree).
         architecture: as `x86_64` or `aarch64`.
         system: name and release of the operating system.
@@ -105,10 +106,13 @@ def _meminfo(name: str) -> int | None:
 
 
 def _package_versions() -> dict[str, str]:
-    versions = {}
-    for name in ("edgegpt", "onnxruntime", "numpy"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # run from a folder that is not installed
-            versions[name] = "unknown"
-    return versions
+    return {name: _package_version(name) for name in ("edgegpt", "onnxruntime", "numpy")}
+
+
+def _package_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        if name == "edgegpt":  # run from a folder that is not installed
+            return "unknown"
+        return str(import_module(name).__version__)  # a wheel of another name, such as onnxruntime-gpu
