@@ -1,6 +1,6 @@
 """`edgegpt`: one thin file a command; this one gathers them and turns errors into exit codes.
 
-Exit codes: 0 done, 1 a check fell short, 2 bad input.
+Exit codes: 0 done, 1 a check fell short, 2 bad input, 130 interrupted by Ctrl-C.
 """
 
 import os
@@ -26,6 +26,8 @@ from edgegpt.cli.train import train
 from edgegpt.cli.tune import tune
 from edgegpt.cli.verify import verify
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
+
+_INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended, and what typer makes of it
 
 app = typer.Typer(
     name="edgegpt",
@@ -83,8 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"edgegpt: {e}", file=sys.stderr)
         return 1 if isinstance(e, VerificationError | BudgetError) else 2
     except (KeyboardInterrupt, typer.Abort):
-        print("edgegpt: interrupted", file=sys.stderr)
-        return 130
+        code = _INTERRUPTED
     except (BrokenPipeError, SystemExit):  # the reader of our output has gone; rich then exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -101,6 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as e:
         print(f"edgegpt: {e.filename or 'input or output'}: {e.strerror or e}", file=sys.stderr)
         return 2
+    if code == _INTERRUPTED:
+        print("edgegpt: interrupted", file=sys.stderr)
     return int(code or 0)
 
 
