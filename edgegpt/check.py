@@ -87,8 +87,7 @@ def check(
         raise MeasureError(
             f"processes must be at least {LEAST_PROCESSES}, got {processes}; fewer give no interval"
         )
-    if not 0 < seconds <= 3600:
-        raise MeasureError(f"seconds must be above 0 and at most 3600, got {seconds}")
+    check_seconds(seconds)
     check_threads(threads)
     pairs = [] if budget.accuracy is None else read_jsonl(Path(budget.accuracy.path))
     check_memory(path, budget.board)
@@ -107,8 +106,15 @@ def check(
     return Check(path, budget, threads, before, len(measured), found, _noise(measured, before, threads))
 
 
+def check_seconds(seconds: float) -> None:
+    """Raise MeasureError where one process cannot measure times for so long."""
+    if not 0 < seconds <= 3600:
+        raise MeasureError(f"seconds must be above 0 and at most 3600, got {seconds}")
+
+
 def check_json(checked: Check) -> dict[str, Any]:
-    """For machines; an upper bound that is missing is None."""
+    """For machines; an upper bound that is missing is None, and each verdict has its number of limits."""
+    verdicts = [row.verdict for row in checked.rows]
     return {
         "file": str(checked.path),
         "budget": checked.budget.name,
@@ -117,7 +123,8 @@ def check_json(checked: Check) -> dict[str, Any]:
         "processes": checked.processes,
         "machine": asdict(checked.machine),
         "noise": list(checked.noise),
-        "kept": not checked.broken,
+        "broken": bool(checked.broken),
+        "verdicts": {verdict.value: verdicts.count(verdict) for verdict in Verdict},
         "limits": [_row_json(row) for row in checked.rows],
     }
 

@@ -9,11 +9,20 @@ from typing import Final
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
-def cpu_name() -> str:
-    """The processor's name; on a board without one in /proc/cpuinfo, its architecture."""
-    lines = (system_text(Path("/proc/cpuinfo")) or "").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next((name for name in names if name), platform.processor() or platform.machine())
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name; arm64 has numbers instead: `aarch64, implementer 0x41, part 0xd0b`.
+
+    Of several kinds of cores each part is listed; a system that tells neither leaves the architecture.
+    """
+    lines = (system_text(cpuinfo) or "").splitlines()
+    if names := _values(lines, "model name"):
+        return names[0]
+    numbers = [
+        f"{key} {' and '.join(values)}"
+        for key in ("implementer", "part")
+        if (values := _values(lines, f"CPU {key}"))
+    ]
+    return ", ".join([platform.processor() or platform.machine(), *numbers])
 
 
 def allowed_cpus() -> tuple[int, ...]:
@@ -51,6 +60,14 @@ def system_text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace").strip().strip("\0") or None
     except OSError:
         return None
+
+
+def _values(lines: list[str], key: str) -> list[str]:
+    """What /proc/cpuinfo says of the cores under one key, each once."""
+    pairs = (line.partition(":") for line in lines)
+    return list(
+        dict.fromkeys(value.strip() for name, _, value in pairs if name.strip() == key and value.strip())
+    )
 
 
 def _quota(folder: Path) -> float | None:

@@ -70,26 +70,6 @@ def _tails_in_doubt(found: dict[str, Estimate | None]) -> dict[str, Estimate | N
     return found
 
 
-def of_samples(name: str, samples: float | Sequence[float]) -> Estimate:
-    """A figure for the limit `name` from somebody's own samples; one number is exact.
-
-    Of samples `.p50` and `.p99` are that percentile with its interval, `.max` is the largest, and every
-    other limit is held to the median.
-
-    Raises:
-        MeasureError: there is no sample.
-    """
-    if isinstance(samples, int | float):
-        return Estimate.exact(float(samples))
-    found = Distribution(tuple(float(sample) for sample in samples))
-    part = name.rpartition(".")[2]
-    if part == "max":
-        return Estimate.exact(found.max)
-    q = 0.99 if part == "p99" else 0.50
-    interval = found.interval(q)
-    return Estimate(found.percentile(q), interval.low, interval.high)
-
-
 def _of_each(
     processes: Sequence[ProcessFigures], figure: Callable[[ProcessFigures], float | None]
 ) -> Estimate | None:

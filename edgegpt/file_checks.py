@@ -49,6 +49,14 @@ def parity_failures(artifact: Artifact) -> list[str]:
     return found
 
 
+def evidence_limit(artifact: Artifact, name: str) -> float:
+    """A limit stamped beside the evidence, as `causality`; raises ArtifactError where it is missing."""
+    try:
+        return float(artifact.evidence["limits"][name])
+    except (TypeError, ValueError, LookupError, OverflowError) as e:
+        raise ArtifactError(f"the evidence in {artifact.path} is damaged; export it again") from e
+
+
 def parity_summary(artifact: Artifact) -> str:
     """The evidence that `parity_failures` has found in order, in a few words."""
     rows, checks = artifact.evidence["rows"], artifact.evidence["checks"]

@@ -1,19 +1,21 @@
 """One file and one budget in a pytest run: measured once, by whoever asks first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import SupportsFloat
 
 import pytest
 
 from edgegpt.budget import Budget
-from edgegpt.check import SECONDS, Check, check
+from edgegpt.check import SECONDS, Check, check, check_seconds
 from edgegpt.errors import BudgetError, EdgeGPTError
-from edgegpt.estimates import of_samples
 from edgegpt.measure.machine import Machine, machine
+from edgegpt.measure.process import check_threads
 from edgegpt.mistakes import nearest
-from edgegpt.row_text import sentence
+from edgegpt.own_samples import of_samples
+from edgegpt.row_text import doubt, sentence
 from edgegpt.verdict import Row, Verdict, rows
 
 
@@ -32,6 +34,8 @@ class Held:
         self.model = model
         self.path = path
         self.budget = Budget.from_yaml(path)
+        check_threads(self.budget.threads)
+        check_seconds(seconds)
         self.checkpoint = checkpoint
         self.machine: Machine = machine()
         self._seconds = seconds
@@ -43,16 +47,19 @@ class Held:
         folder = config.invocation_params.dir
         checkpoint, seconds = config.getoption("--edgegpt-checkpoint"), config.getoption("--edgegpt-seconds")
         model = folder / config.getoption("--edgegpt-model")
-        if not model.is_file():
-            raise pytest.UsageError(f"--edgegpt-model: {model} is no file")
+        checkpoint = None if checkpoint is None else folder / checkpoint
         try:
+            if not model.is_file():
+                raise pytest.UsageError(f"--edgegpt-model: {model} is no file")
+            if checkpoint is not None and not checkpoint.is_dir():
+                raise pytest.UsageError(f"--edgegpt-checkpoint: {checkpoint} is no folder")
             return cls(
                 model,
                 folder / config.getoption("--edgegpt-budget"),
-                None if checkpoint is None else folder / checkpoint,
+                checkpoint,
                 SECONDS if seconds is None else seconds,
             )
-        except EdgeGPTError as e:
+        except (EdgeGPTError, OSError) as e:  # OSError: such as a name of 300 characters
             raise pytest.UsageError(str(e)) from e
 
     @property
@@ -78,10 +85,10 @@ class Held:
 
     def broken(self, row: Row) -> str:
         """What a failing test says."""
-        doubt = (
-            " (this machine was not quiet while it measured)" if self.checked and self.checked.noise else ""
+        noise = self.checked.noise if self.checked else ()
+        return (
+            f"{self.model.name} breaks the budget {self.budget.name!r}: {sentence(row)}{doubt([row], noise)}"
         )
-        return f"{self.model.name} breaks the budget {self.budget.name!r}: {sentence(row)}{doubt}"
 
     def check_name(self, name: str) -> None:
         """Raise BudgetError where the budget has no limit of this name."""
@@ -133,14 +140,15 @@ class HeldForTest:
         with _one_sentence():
             return self._held.row(name)
 
-    def hold(self, name: str, samples: float | Sequence[float] | None = None) -> Row:
-        """Fail the test when a limit is broken; the row goes to the JUnit report.
+    def hold(self, name: str, samples: SupportsFloat | Iterable[SupportsFloat] | None = None) -> Row:
+        """Fail the test when a limit is broken, skip it where this system does not tell; JUnit gets the row.
 
         Args:
             name: of the limit, as `ttft_ms.p50`.
             samples: what the test has measured itself, in the limit's unit: one exact number, or samples
-                of which `.p50` and `.p99` take that percentile with its interval, `.max` the largest and
-                every other limit the median; None is what the plugin measures.
+                of which `.p50` and `.p99` take that percentile with its interval, `.max` the largest,
+                `accuracy` the mean (right is 1, wrong 0) and every other limit the median, which takes
+                six samples; None is what the plugin measures.
         """
         if samples is None:
             row = self.measured(name)
@@ -148,9 +156,16 @@ class HeldForTest:
             with _one_sentence():
                 (row,) = rows({name: self.limit(name)}, {name: of_samples(name, samples)})
         self._node.user_properties += row_properties(row)
+        skip_unmeasured(row)
         if row.verdict is Verdict.BROKEN:
             pytest.fail(self._held.broken(row), pytrace=False)
         return row
+
+
+def skip_unmeasured(row: Row) -> None:
+    """Skip the test of a limit that was not measured: it says nothing."""
+    if row.verdict is Verdict.NOT_MEASURED:
+        pytest.skip(f"this system does not tell {row.name}")
 
 
 def row_properties(row: Row) -> list[tuple[str, object]]:

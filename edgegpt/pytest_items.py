@@ -10,9 +10,16 @@ from edgegpt.artifact import Artifact, open_artifact
 from edgegpt.cli.extras import needs
 from edgegpt.engine import Engine
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
-from edgegpt.file_checks import causality, differing_tokens, parity_failures, parity_summary, stepwise
-from edgegpt.pytest_held import Held, row_properties
-from edgegpt.row_text import limit, margin, measured, threads_text, versions_text
+from edgegpt.file_checks import (
+    causality,
+    differing_tokens,
+    evidence_limit,
+    parity_failures,
+    parity_summary,
+    stepwise,
+)
+from edgegpt.pytest_held import Held, row_properties, skip_unmeasured
+from edgegpt.row_text import HEADER, cells, remarks, threads_text, versions_text
 from edgegpt.verdict import Verdict
 
 
@@ -54,23 +61,13 @@ class BudgetItems:
         if checked is None:
             return
         terminalreporter.section(f"{checked.path.name} against {checked.budget.name}")
-        lines = [(r.name, limit(r), measured(r), margin(r), r.verdict.value) for r in checked.rows]
-        header = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
-        widths = [max(len(line[i]) for line in (header, *lines)) for i in range(len(header))]
-        for line in (header, *lines):
-            cells = [
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-            ]
-            terminalreporter.write_line("  ".join(cells))
-        board = checked.budget.board
-        if board is not None:
-            terminalreporter.write_line(f"The budget is for: {board.description}")
-        if checked.noise:
-            reasons = "; ".join(checked.noise)
-            terminalreporter.write_line(
-                f"This machine was not quiet, so its times are upper bounds: {reasons}."
-            )
+        lines = (HEADER, *map(cells, checked.rows))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for name, *others in lines:
+            padded = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            terminalreporter.write_line("  ".join([name.ljust(widths[0]), *padded]))
+        for remark in remarks(checked.budget, checked.noise):
+            terminalreporter.write_line(remark)
 
 
 class BudgetFile(pytest.File):
@@ -121,8 +118,7 @@ class LimitItem(_BudgetItem):
         """Measures at the first limit, for all of them."""
         row = self.held.row(self.name)
         self.user_properties += row_properties(row)
-        if row.verdict is Verdict.NOT_MEASURED:
-            pytest.skip(f"this system does not tell {self.name}")
+        skip_unmeasured(row)
         if row.verdict is Verdict.BROKEN:
             raise BudgetError(self.held.broken(row))
 
@@ -143,13 +139,12 @@ def _parity(held: Held) -> str:
         raise VerificationError(f"{held.model.name} was exported beyond its limits: {'; '.join(failures)}")
     if held.checkpoint is not None:
         _verify(held.model, held.checkpoint)
-    limits = artifact.evidence["limits"]
-    by_kl = limits["max_abs"] is None
+    by_kl, limit = artifact.evidence["limits"]["max_abs"] is None, evidence_limit(artifact, "consistency")
     difference = stepwise(Engine.from_artifact(artifact), by_kl=by_kl)
-    if not difference <= limits["consistency"]:
+    if not difference <= limit:
         raise VerificationError(
             f"{held.model.name} reads a prompt token by token and whole with a difference of "
-            f"{difference:.3g} {'nats' if by_kl else 'in a logit'}, the limit is {limits['consistency']:g}"
+            f"{difference:.3g} {'nats' if by_kl else 'in a logit'}, the limit is {limit:g}"
         )
     return f"{parity_summary(artifact)}; here, stepwise = whole within {difference:.2g}"
 
@@ -157,7 +152,7 @@ def _parity(held: Held) -> str:
 def _causality(held: Held) -> str:
     artifact = _open(held)
     moved = causality(Engine.from_artifact(artifact))
-    allowed = artifact.evidence.get("limits", {}).get("causality", _CAUSALITY)
+    allowed = evidence_limit(artifact, "causality") if artifact.evidence else _CAUSALITY
     if not moved <= allowed:
         raise VerificationError(
             f"{held.model.name} is not causal: changing later tokens moved the loss of an earlier one by "

@@ -83,5 +83,9 @@ def edgegpt_budget(request: pytest.FixtureRequest) -> "HeldForTest":
 
 
 def _under_xdist(config: pytest.Config) -> bool:
-    """Whether this is a worker of pytest-xdist or the process that starts them."""
-    return hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
+    """Whether this is a worker of pytest-xdist or the process that starts them.
+
+    Without `tx`, workers to start, nothing is distributed, whatever a project has written for `--dist`.
+    """
+    starts = config.getoption("dist", "no") != "no" and bool(config.getoption("tx", None))
+    return hasattr(config, "workerinput") or starts

@@ -20,4 +20,8 @@ def _whole(value: Any) -> Any:
 # Above 0 and finite.
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
 NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
+# A factor by which something grows, and a part of a whole. Each has all of its bounds in one Field: from a
+# second one behind the validator pydantic makes no `minimum` of a JSON Schema.
+AtLeastOne = Annotated[float, Field(ge=1.0, allow_inf_nan=False), BeforeValidator(_plain)]
+Share = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False), BeforeValidator(_plain)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]

@@ -1,9 +1,16 @@
-"""A row of a budget's table in words, and what it was measured with."""
+"""A budget's rows in words, and what was said and meant while they were measured: the same everywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from math import isinf
+from typing import TYPE_CHECKING, Final
 
 from edgegpt.verdict import Row
+
+if TYPE_CHECKING:
+    from edgegpt.budget import Budget
+
+HEADER: Final = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
 
 
 def sentence(row: Row) -> str:
@@ -12,24 +19,53 @@ def sentence(row: Row) -> str:
     return f"{row.name} is {measured(row)}, {bound} {limit(row)}"
 
 
+def cells(row: Row) -> tuple[str, ...]:
+    """The row of a table under HEADER."""
+    allowed = f"at least {limit(row)}" if row.at_least else limit(row)
+    return (row.name, allowed, measured(row), margin(row), row.verdict.value)
+
+
 def limit(row: Row) -> str:
     """As people write it: `5,000,000` or `0.9`."""
-    return f"{row.limit:,.12g}"
+    return f"{row.limit:,.15g}"
 
 
 def measured(row: Row) -> str:
-    """The figure and its interval, where it has one; `?` for a bound that more samples would give."""
+    """The figure and its interval, where it has one; `?` for a bound that more samples would give.
+
+    Three digits, and as many more as it takes to see on which side of the limit each lies.
+    """
     estimate = row.estimate
     if estimate is None:
         return "not measured"
-    value, low = _number(estimate.value), _number(estimate.low)
-    high = "?" if isinf(estimate.high) else _number(estimate.high)
+    value, low = _number(estimate.value, row.limit), _number(estimate.low, row.limit)
+    high = "?" if isinf(estimate.high) else _number(estimate.high, row.limit)
     return value if value == low == high else f"{value} ({low} to {high})"
 
 
 def margin(row: Row) -> str:
-    """`+35%` of room, or how far beyond."""
-    return "" if row.margin is None else f"{row.margin:+,.0%}"
+    """`+35%` of room, or how far beyond; never rounded to nothing."""
+    if row.margin is None:
+        return ""
+    percent = 100 * row.margin
+    decimals = next(n for n in count() if round(percent, n) or not percent)
+    return f"{percent:+,.{decimals}f}%"
+
+
+def doubt(rows: Iterable[Row], noise: Sequence[str]) -> str:
+    """What a sentence about broken limits ends in, where a busy machine may have broken one."""
+    busy = bool(noise) and any(row.timed for row in rows)
+    return " (this machine was not quiet while it measured)" if busy else ""
+
+
+def remarks(budget: "Budget", noise: Sequence[str]) -> Iterator[str]:
+    """What stands below the table, a sentence each."""
+    if budget.board is not None:
+        yield f"The budget is for: {budget.board.description}"
+        if goals := budget.board.never_measured:
+            yield f"Goals that nobody has measured on that board yet: {', '.join(goals)}"
+    if noise:
+        yield f"This machine was not quiet, so its times are upper bounds: {'; '.join(noise)}."
 
 
 def threads_text(n: int) -> str:
@@ -42,9 +78,20 @@ def versions_text(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _number(value: float) -> str:
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    if abs(value) < 1e-6:
+def _number(value: float, beside: float) -> str:
+    texts = (_rounded(value, more) for more in count())
+    return next(text for text in texts if _side(float(text.replace(",", "")), beside) == _side(value, beside))
+
+
+def _rounded(value: float, more: int) -> str:
+    """Three digits and `more`; below a tenth one less."""
+    size = abs(value)
+    if size >= 999.5:
+        return f"{value:,.{more}f}"
+    if size < 1e-6 and not more:
         return "0"
-    return f"{value:.3g}" if abs(value) >= 0.1 else f"{value:.2g}"
+    return f"{value:.{more + (3 if size >= 0.1 else 2)}g}"
+
+
+def _side(value: float, of: float) -> tuple[bool, bool]:
+    return value < of, value > of

@@ -1,12 +1,12 @@
 """What a board was measured to do, as a file: `edgegpt profile` writes it, predictions read it.
 
-Every cost is a sum of terms that are not negative, so nothing that is larger is ever predicted to be
-faster. Units are in the key names: us are microseconds, ms milliseconds, MB 10^6 bytes.
+Every cost is a sum of terms that are not negative, so more layers or more tokens in the cache never make a
+call cheaper. Units are in the key names: us are microseconds, ms milliseconds, MB 10^6 bytes.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,6 +16,9 @@ from edgegpt.quantity import Count, NotNegative, Positive
 from edgegpt.yaml_model import load_yaml
 
 Bits = Literal[4, 8, 32]
+
+# By what share they may differ on one machine: profiles keep four digits, kernels take some of the memory.
+_SIZES: Final = {"memory_mb": 0.05, "last_level_cache_mb": 0.01}
 
 
 class _Strict(BaseModel):
@@ -49,10 +52,18 @@ class TargetMachine(_Strict):
         )
 
     def differences(self, other: "TargetMachine") -> tuple[str, ...]:
-        """What tells another machine from this one, a few words each; versions are not looked at."""
+        """What tells another machine from this one, a few words each; versions are not looked at.
+
+        Virtual machines of many sizes share one name of a processor, so the sizes count where both know them.
+        """
         names = ("cpu", "board", "architecture", "cores")
         pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
-        return tuple(f"{name} {mine}, not {theirs}" for name, mine, theirs in pairs if mine != theirs)
+        found = [f"{name} {mine}, not {theirs}" for name, mine, theirs in pairs if mine != theirs]
+        for name, tolerance in _SIZES.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine and theirs and abs(mine - theirs) > tolerance * mine:
+                found.append(f"{name} {mine:,.1f}, not {theirs:,.1f}")
+        return tuple(found)
 
 
 class Bandwidth(_Strict):

@@ -11,6 +11,9 @@ from typing import Final
 # All other limits are the largest value that is allowed.
 AT_LEAST: Final = frozenset({"accuracy"})
 
+# What other work on the machine can lengthen.
+_TIMED: Final = frozenset({"load_ms", "ttft_ms", "token_ms", "jitter", "idle_cpu_percent"})
+
 
 class Verdict(str, Enum):
     """What can be said of one limit."""
@@ -57,6 +60,11 @@ class Row:
         return self.name in AT_LEAST
 
     @property
+    def timed(self) -> bool:
+        """Whether other work on the machine can have moved the figure."""
+        return self.name.partition(".")[0] in _TIMED
+
+    @property
     def margin(self) -> float | None:
         """Room between the figure and its limit as a share of the limit; negative beyond it."""
         if self.estimate is None:
@@ -69,11 +77,12 @@ def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) ->
     """Broken only where the whole interval lies beyond the limit, kept only where none of it does."""
     if estimate is None:
         return Verdict.NOT_MEASURED
-    sign = -1 if at_least else 1
-    best, worst = sorted((sign * estimate.low, sign * estimate.high))
-    if best > sign * limit:
+    best, worst = estimate.low, estimate.high
+    if at_least:
+        best, worst = worst, best
+    if not _keeps(best, limit, at_least):
         return Verdict.BROKEN
-    return Verdict.WITHIN_NOISE if worst > sign * limit else Verdict.KEPT
+    return Verdict.KEPT if _keeps(worst, limit, at_least) else Verdict.WITHIN_NOISE
 
 
 def rows(limits: Mapping[str, float], figures: Mapping[str, Estimate | None]) -> tuple[Row, ...]:
@@ -83,3 +92,8 @@ def rows(limits: Mapping[str, float], figures: Mapping[str, Estimate | None]) ->
         estimate = figures.get(name)
         made.append(Row(name, limit, estimate, judge(estimate, limit, at_least=name in AT_LEAST)))
     return tuple(made)
+
+
+def _keeps(figure: float, limit: float, at_least: bool) -> bool:
+    """NaN keeps no limit."""
+    return figure >= limit if at_least else figure <= limit

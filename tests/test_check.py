@@ -93,7 +93,7 @@ def test_too_few_samples_for_a_p99_are_within_noise_and_no_failure(checked: Chec
 
 def test_machines_read_the_same_rows(checked: Check) -> None:
     document = json.loads(json.dumps(check_json(checked), allow_nan=False))
-    assert document["kept"] is False
+    assert document["broken"] is True
     assert document["processes"] == 6
     assert document["machine"]["versions"]["onnxruntime"]
     assert [row["name"] for row in document["limits"]] == [row.name for row in checked.rows]
@@ -183,7 +183,7 @@ def test_a_file_that_falls_short_exits_with_1_and_says_by_how_much(
     assert output.err.startswith(f"edgegpt: {file} falls short of the budget 'tight': parameters is ")
     assert output.err.endswith(", the limit is 1,000\n")
     assert main(["check", str(file), "--budget", str(path), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["kept"] is False
+    assert json.loads(capsys.readouterr().out)["broken"] is True
 
 
 def test_a_goal_that_nobody_measured_on_the_board_is_called_one(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgegpt.errors import MeasureError
-from edgegpt.estimates import LEAST_PROCESSES, estimates, of_samples
+from edgegpt.estimates import LEAST_PROCESSES, estimates
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.plan import ProcessFigures
 from edgegpt.verdict import Estimate, Verdict, judge
@@ -87,11 +86,10 @@ def test_a_percentile_lies_in_its_interval_and_the_processes_medians_do_too(
     first = [{32: Distribution(tuple(part))} for part in samples]
     estimate = of(f"ttft_ms.{percentile}", first_token=first)
     assert estimate.low <= estimate.value <= estimate.high
-    # Noise between processes is never hidden: the interval of six or seven reaches to the outermost.
-    own = sorted(getattr(part[32], percentile) for part in first)
-    outer = own[1:-1] if len(own) > 7 else own  # eight leave out the outermost two
-    assert estimate.low <= outer[0]
-    assert estimate.high >= outer[-1]
+    # Noise between processes is never hidden: the interval of six to eight reaches to the outermost.
+    own = [getattr(part[32], percentile) for part in first]
+    assert estimate.low <= min(own)
+    assert estimate.high >= max(own)
 
 
 def test_a_p99_of_few_samples_has_no_upper_bound() -> None:
@@ -125,25 +123,3 @@ def test_while_other_work_takes_the_core_slow_samples_break_no_limit_but_the_med
     assert judge(of("token_ms.p50", token=token, waited_percent=[30.0] * 6), 1.0) is Verdict.BROKEN
     if name != "jitter":
         assert judge(busy, 1.0) is Verdict.BROKEN  # a tail below its own median there is not
-
-
-# Samples of somebody's own
-
-
-def test_own_samples_are_held_by_the_part_of_the_limit() -> None:
-    samples = [float(i) for i in range(1, 1001)]
-    assert of_samples("token_ms.p50", samples).value == 500
-    assert of_samples("token_ms.p99", samples).value == 990
-    assert of_samples("token_ms.max", samples) == Estimate.exact(1000)
-    median = of_samples("load_ms", samples)
-    assert median.low < median.value < median.high
-
-
-def test_one_number_is_exact_and_no_number_is_refused() -> None:
-    assert of_samples("token_ms.p99", 3) == Estimate.exact(3.0)
-    with pytest.raises(MeasureError, match="at least one sample"):
-        of_samples("token_ms.p99", [])
-
-
-def test_few_own_samples_leave_doubt() -> None:
-    assert math.isinf(of_samples("token_ms.p99", [1.0] * 20).high)

@@ -59,6 +59,7 @@ LAYERS: dict[str, set[str]] = {
         "measure",
         "memory_need",
         "op_costs",
+        "own_samples",
         "planner",
         "prediction",
         "profiling",

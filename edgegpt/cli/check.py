@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError
-from edgegpt.row_text import limit, margin, measured, sentence, threads_text, versions_text
+from edgegpt.row_text import HEADER, cells, doubt, remarks, sentence, threads_text, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.check import Check
@@ -48,28 +48,15 @@ def check(
     else:
         _print(checked)
     if checked.broken:
-        doubt = " (this machine was not quiet while it measured)" if checked.noise else ""
         raise BudgetError(
             f"{file} falls short of the budget {limits.name!r}: "
-            f"{'; '.join(map(sentence, checked.broken))}{doubt}"
+            f"{'; '.join(map(sentence, checked.broken))}{doubt(checked.broken, checked.noise)}"
         )
 
 
 def _print(checked: "Check") -> None:
     budget, machine = checked.budget, checked.machine
-    lines = [
-        [
-            row.name,
-            f"{'at least ' if row.at_least else ''}{limit(row)}",
-            measured(row),
-            margin(row),
-            row.verdict.value,
-        ]
-        for row in checked.rows
-    ]
-    title = f"{checked.path} against {budget.name}"
-    columns = ["limit", "allowed", "measured (95 %)", "margin", "verdict"]
-    result = table(title, columns, lines)
+    result = table(f"{checked.path} against {budget.name}", HEADER, [cells(row) for row in checked.rows])
     result.box, result.pad_edge = SIMPLE_HEAD, False  # narrow, so that it fits into 80 columns
     result.columns[0].no_wrap = True  # a name that is folded cannot be searched for
     stdout.print(result)
@@ -79,11 +66,5 @@ def _print(checked: "Check") -> None:
         stdout.print(
             f"{checked.processes} processes, {threads}, on {machine.board or machine.cpu}; {versions}"
         )
-    if budget.board is not None:
-        stdout.print(f"The budget is for: {budget.board.description}")
-        if goals := budget.board.never_measured:
-            stdout.print(f"Goals that nobody has measured on that board yet: {', '.join(goals)}")
-    if checked.noise:
-        stdout.print(
-            f"This machine was not quiet, so its times are upper bounds: {'; '.join(checked.noise)}."
-        )
+    for remark in remarks(budget, checked.noise):
+        stdout.print(remark)
