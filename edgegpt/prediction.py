@@ -2,7 +2,7 @@
 
     times       `edgegpt.op_costs` and `edgegpt.call_costs` add up the nodes and the calls of a request
     load        imports + a session by layers, vocabulary and MB of weights + the calls of the warm-up
-    peak RSS    imports + the same terms for memory + one KV cache of the whole context
+    peak RSS    imports + the same terms for memory + one KV cache
     file        weights and scales exactly, the graph by layers, the tokenizer by its vocabulary
 
 How far off it is, benchmarks/prediction.py measures.
@@ -40,7 +40,7 @@ class Prediction:
         load_ms: from the start of the imports to the first request.
         peak_rss_mb: of the process.
         artifact_mb: the file, with the data beside it.
-        kv_cache_mb: one cache of the whole context.
+        kv_cache_mb: one cache.
     """
 
     prompt_tokens: int
@@ -70,25 +70,29 @@ class Predictor:
         *,
         prompt_tokens: int = 32,
         cached_tokens: int | None = None,
+        capacity: int | None = None,
     ) -> Prediction:
         """All of it.
 
         Args:
             config: the model.
             precision: fp32, int8 or int4.
-            prompt_tokens: of the prompt; a shorter context cuts it to leave room for an answer.
-            cached_tokens: before the token that is timed; half the context unless given.
+            prompt_tokens: of the prompt; a shorter cache cuts it to leave room for an answer.
+            cached_tokens: before the token that is timed; half the cache unless given.
+            capacity: of the cache, at most block_size; block_size unless given.
 
         Raises:
             ConfigError: cached_tokens leaves no room for a token.
         """
+        name = "block_size" if capacity is None else "capacity"
+        capacity = config.block_size if capacity is None else capacity
         if cached_tokens is None:
-            cached_tokens = config.block_size // 2
-        if not 0 <= cached_tokens < config.block_size:
+            cached_tokens = capacity // 2
+        if not 0 <= cached_tokens < capacity:
             raise ConfigError(
-                f"cached_tokens must be within 0 and block_size {config.block_size} - 1, got {cached_tokens}"
+                f"cached_tokens must be within 0 and {name} {capacity} - 1, got {cached_tokens}"
             )
-        prompt_tokens = max(1, min(prompt_tokens, config.block_size - 1))
+        prompt_tokens = max(1, min(prompt_tokens, capacity - 1))
         bits = recipe(config, precision)
         work, weights_mb = Work.of(config, bits), weight_bytes(config, bits) / 1e6
         return Prediction(
@@ -97,9 +101,9 @@ class Predictor:
             ttft_ms=self.calls.first_token_us(work, prompt_tokens) / 1e3,
             token_ms=self.calls.token_us(work, cached_tokens) / 1e3,
             load_ms=self._load_ms(work, precision, weights_mb),
-            peak_rss_mb=self._peak_rss_mb(config, precision, weights_mb),
+            peak_rss_mb=self._peak_rss_mb(config, precision, weights_mb, capacity),
             artifact_mb=weights_mb + _file_mb(config),
-            kv_cache_mb=kv_cache_bytes(config, config.block_size) / 1e6,
+            kv_cache_mb=kv_cache_bytes(config, capacity) / 1e6,
         )
 
     def _load_ms(self, work: Work, precision: str, weights_mb: float) -> float:
@@ -109,12 +113,12 @@ class Predictor:
         own += _per_mb(load.ms_per_mb, precision, weights_mb) * weights_mb
         return load.import_ms + own + self.calls.warm_up_us(work) / 1e3
 
-    def _peak_rss_mb(self, config: ModelConfig, precision: str, weights_mb: float) -> float:
+    def _peak_rss_mb(self, config: ModelConfig, precision: str, weights_mb: float, capacity: int) -> float:
         memory = self.target.memory
         own = memory.base_mb + memory.mb_per_layer * config.n_layer
         own += memory.mb_per_1000_tokens * config.vocab_size / 1e3
         own += _per_mb(memory.mb_per_mb, precision, weights_mb) * weights_mb
-        return memory.import_mb + own + kv_cache_bytes(config, config.block_size) / 1e6
+        return memory.import_mb + own + kv_cache_bytes(config, capacity) / 1e6
 
 
 def artifact_mb(config: ModelConfig, precision: str) -> float:

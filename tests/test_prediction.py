@@ -185,10 +185,25 @@ def test_params_predicts_one_precision_for_machines(target_file: str, capsys: Ca
     assert "fp32" not in found
 
 
+def test_a_smaller_cache_takes_its_share_off_the_predicted_memory(target_file: str, capsys: Capture) -> None:
+    def predicted(*more: str) -> tuple[int, dict[str, float]]:
+        assert main(["params", NANO, "--target", target_file, "--precision", "fp32", *more, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        return facts["kv_bytes"], facts["prediction"]["fp32"]
+
+    (all_bytes, whole), (few_bytes, small) = predicted(), predicted("--capacity", "64")
+    assert whole["peak_rss_mb"] - small["peak_rss_mb"] == pytest.approx((all_bytes - few_bytes) / 1e6)
+    assert small["kv_cache_mb"] == pytest.approx(few_bytes / 1e6)
+    assert small["cached_tokens"] == 32
+
+
 def test_bad_input_is_one_sentence(target_file: str, capsys: Capture) -> None:
     assert "--precision needs --target" in refused(capsys, NANO, "--precision", "int8")
     assert "got 'int2'" in refused(capsys, NANO, "--target", target_file, "--precision", "int2")
     assert "does not exist" in refused(capsys, NANO, "--target", "missing.yaml")
+    full = ["--capacity", "64", "--cached-tokens", "64"]
+    sentence = "cached_tokens must be within 0 and capacity 64 - 1, got 64"
+    assert sentence in refused(capsys, NANO, "--target", target_file, *full)
     budget = str(ROOT / "configs" / "budgets" / "ci.yaml")
     assert "the key 'machine' is missing" in refused(capsys, NANO, "--target", budget)
 

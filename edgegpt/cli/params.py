@@ -37,7 +37,7 @@ def params(
     if target is not None:
         from edgegpt.cli.predicted import predict
 
-        predicted = predict(config, target, precision, prompt_tokens, cached_tokens)
+        predicted = predict(config, target, precision, prompt_tokens, cached_tokens, capacity)
     elif precision is not None:
         raise ConfigError("--precision needs --target: without one, all precisions are shown")
     if as_json:

@@ -62,7 +62,12 @@ class Predicted:
 
 
 def predict(
-    config: ModelConfig, path: Path, precision: str | None, prompt_tokens: int, cached_tokens: int | None
+    config: ModelConfig,
+    path: Path,
+    precision: str | None,
+    prompt_tokens: int,
+    cached_tokens: int | None,
+    capacity: int | None,
 ) -> Predicted:
     """Predict one precision or all.
 
@@ -71,12 +76,16 @@ def predict(
             room for a token.
     """
     if precision is not None and precision not in PRECISIONS:
-        raise ConfigError(f"--precision must be {', '.join(PRECISIONS[:-1])} or int4, got {precision!r}")
+        raise ConfigError(
+            f"--precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {precision!r}"
+        )
     target = Target.from_yaml(path)
     predictor = Predictor(target)
     wanted = PRECISIONS if precision is None else (precision,)
     found = {
-        p: predictor.predict(config, p, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens)
+        p: predictor.predict(
+            config, p, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, capacity=capacity
+        )
         for p in wanted
     }
     return Predicted(target, found, caveats(target))
