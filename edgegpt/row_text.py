@@ -47,7 +47,7 @@ def margin(row: Row) -> str:
     """`+35%` of room, or how far beyond; never rounded to nothing."""
     if row.margin is None:
         return ""
-    percent = 100 * row.margin
+    percent = 100 * row.margin + 0.0  # which makes -0.0 a plain 0
     decimals = next(n for n in count() if round(percent, n) or not percent)
     return f"{percent:+,.{decimals}f}%"
 

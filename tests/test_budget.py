@@ -1,9 +1,13 @@
 """edgegpt.budget: a budget file means what it says, and one that makes no sense is refused in a sentence."""
 
+import json
+import os
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from edgegpt.board import Board, Figure
 from edgegpt.budget import Budget
@@ -119,6 +123,86 @@ def test_a_budget_that_makes_no_sense_is_refused(tmp_path: Path, text: str, sent
         read(tmp_path, f"name: x\n{text}")
     assert "\n" not in str(caught.value)
     assert "budget.yaml" in str(caught.value)
+
+
+def test_what_is_no_file_of_text_is_refused_at_once(tmp_path: Path) -> None:
+    def refused(path: Path) -> str:
+        with pytest.raises(ConfigError) as caught:
+            Budget.from_yaml(path)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    pipe, loop, binary = tmp_path / "pipe.yaml", tmp_path / "loop.yaml", tmp_path / "binary.yaml"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    binary.write_bytes(bytes(range(256)))
+    assert "pipe.yaml is a pipe or a device, expected a YAML file; save it as a file" in refused(pipe)
+    assert "/dev/zero is a pipe or a device" in refused(Path("/dev/zero"))
+    assert "loop.yaml cannot be read: Too many levels of symbolic links" in refused(loop)
+    assert "binary.yaml cannot be read" in refused(binary)
+    assert "is a folder, expected a YAML file" in refused(tmp_path)
+
+
+def test_a_limit_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"line 3: .*the key 'load_ms' stands there twice"):
+        read(tmp_path, "name: x\nload_ms: 3\nload_ms: 4")
+
+
+# The schema for editors
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "configs/schemas/budget.schema.json").read_text())
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_schema_accepts_what_ships(path: Path) -> None:
+    jsonschema.validate(yaml.safe_load(path.read_text()), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"jitter": 0.9},
+        {"accuracy": {"path": "a.jsonl", "minimum": 97}},
+        {"accuracy": {"path": "a.jsonl", "minimum": 0}},
+        {"load_ms": 0},
+        {"parameters": 0},
+        {"load_ms": "20 ms"},
+        {"load_ms": 3, "threads": 0},
+        {"token_ms": 2.0},
+        {"token_us": 900},
+        {"load_ms": [3]},
+    ],
+    ids=str,
+)
+def test_the_schema_refuses_what_the_tools_refuse(tmp_path: Path, limits: dict[str, object]) -> None:
+    document = {"name": "x", **limits}
+    with pytest.raises(ConfigError):
+        read(tmp_path, yaml.safe_dump(document))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["budget", "model", "target", "training"])
+def test_no_schema_has_a_keyword_that_json_schema_does_not_have(name: str) -> None:
+    """Validators skip an unknown keyword, and with it the bound that it stands for."""
+    keywords = {"type", "anyOf", "$ref", "enum", "const", "items", "prefixItems", "properties", "required"}
+    keywords |= {"additionalProperties", "title", "description", "default", "$schema", "$defs"}
+    keywords |= {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern"}
+    keywords |= {"minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
+
+    def check(schema: object) -> None:
+        if not isinstance(schema, dict):
+            return
+        assert schema.keys() <= keywords, schema
+        for key in ("properties", "$defs"):
+            for part in schema.get(key, {}).values():
+                check(part)
+        for part in [*schema.get("anyOf", []), *schema.get("prefixItems", [])]:
+            check(part)
+        check(schema.get("items"))
+        check(schema.get("additionalProperties"))
+
+    check(json.loads((Path(__file__).parents[1] / f"configs/schemas/{name}.schema.json").read_text()))
 
 
 # What ships

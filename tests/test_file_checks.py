@@ -14,7 +14,14 @@ from edgegpt import contract
 from edgegpt.artifact import Artifact, open_artifact
 from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError
-from edgegpt.file_checks import causality, differing_tokens, parity_failures, parity_summary, stepwise
+from edgegpt.file_checks import (
+    causality,
+    differing_tokens,
+    evidence_limit,
+    parity_failures,
+    parity_summary,
+    stepwise,
+)
 
 TARGETS = [contract.ENGINE, contract.PORTABLE]
 
@@ -141,6 +148,12 @@ HUGE = {"causality": {"value": 10**400, "limit": 1e-6}}
 def test_evidence_that_cannot_be_read_is_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(ArtifactError, match="is damaged; export it again"):
         parity_failures(stamped(tmp_path, **change))
+
+
+@pytest.mark.parametrize("limits", [None, {}, {"causality": None}, {"causality": "much"}, {"causality": []}])
+def test_a_limit_that_cannot_be_read_is_damaged_evidence(tmp_path: Path, limits: Any) -> None:
+    with pytest.raises(ArtifactError, match="is damaged; export it again"):
+        evidence_limit(stamped(tmp_path, limits=limits), "causality")
 
 
 def test_no_evidence_is_no_proof(tmp_path: Path) -> None:

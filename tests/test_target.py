@@ -6,6 +6,7 @@ import pytest
 import yaml
 from made_target import TARGET
 
+from edgegpt.cores import cpu_name
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
 from edgegpt.prediction import caveats, is_here
@@ -73,6 +74,40 @@ def test_a_target_of_another_machine_is_said_and_not_refused() -> None:
     assert "measured on another machine (cpu Hand CPU, not " in caveats(TARGET)[0]
     assert is_here(here())
     assert not [caveat for caveat in caveats(here()) if "another machine" in caveat]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"last_level_cache_mb": 105.0}, "last_level_cache_mb 105.0, not 33.6"),
+        ({"memory_mb": 8_000.0}, "memory_mb 8,000.0, not 16,000.0"),
+    ],
+)
+def test_a_virtual_machine_of_the_same_name_and_another_size_is_another_machine(
+    change: dict[str, float], sentence: str
+) -> None:
+    one = TARGET.machine.model_copy(update={"last_level_cache_mb": 33.554432, "memory_mb": 16_000.0})
+    assert one.model_copy(update=change).differences(one) == (sentence,)
+
+
+def test_what_a_file_rounds_or_a_kernel_takes_makes_no_other_machine() -> None:
+    one = TARGET.machine.model_copy(update={"last_level_cache_mb": 33.554432, "memory_mb": 16_384.0})
+    again = one.model_copy(update={"last_level_cache_mb": 33.55, "memory_mb": 16_100.0})
+    assert one.differences(again) == again.differences(one) == ()
+    assert one.differences(TARGET.machine) == ()  # where one does not know
+
+
+def test_arm64_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
+    def name(*parts: str) -> str:
+        path = tmp_path / "cpuinfo"
+        cores = [f"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: {part}\n" for part in parts]
+        path.write_text("\n".join(cores))
+        return cpu_name(path)
+
+    assert name("0xd08").endswith(", implementer 0x41, part 0xd08")
+    assert name("0xd0b", "0xd0b") != name("0xd08", "0xd08")
+    assert name("0xd05", "0xd05", "0xd0b").endswith(", part 0xd05 and 0xd0b")
+    assert cpu_name(tmp_path / "none")
 
 
 def test_other_versions_and_a_busy_machine_are_said() -> None:

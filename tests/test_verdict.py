@@ -63,6 +63,14 @@ def test_without_an_upper_bound_nothing_is_kept_for_sure(estimate: Estimate) -> 
     assert judge(unsure, estimate.value) is Verdict.WITHIN_NOISE
 
 
+@given(positive, st.booleans(), st.booleans())
+def test_a_figure_that_is_no_number_keeps_no_limit(limit: float, at_least: bool, exact: bool) -> None:
+    nan = float("nan")
+    estimate = Estimate.exact(nan) if exact else Estimate(nan, 0.0, nan)
+    assert judge(estimate, limit, at_least=at_least) is not Verdict.KEPT
+    assert judge(Estimate.exact(nan), limit, at_least=at_least) is Verdict.BROKEN
+
+
 @given(
     st.dictionaries(st.sampled_from(["load_ms", "jitter", "token_ms.p99", "accuracy"]), positive), st.data()
 )
