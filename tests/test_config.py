@@ -223,10 +223,10 @@ def test_a_number_may_be_written_as_people_write_it(text: str, value: float) -> 
 
 
 def test_a_key_that_stands_twice_is_refused_with_its_line() -> None:
-    with pytest.raises(
-        ConfigError, match="here, line 1: not valid YAML: the key 'n_layer' stands there twice"
-    ):
-        ModelConfig.parse(text_of() + "n_layer: 3\n", "here")
+    text = text_of()
+    sentence = f"here, line {text.count(chr(10)) + 1}: not valid YAML: the key 'n_layer' stands there twice"
+    with pytest.raises(ConfigError, match=sentence):
+        ModelConfig.parse(text + "n_layer: 3\n", "here")
 
 
 def test_a_merge_key_works() -> None:
@@ -276,7 +276,7 @@ def test_a_text_longer_than_any_config_is_refused_unread(tmp_path: Path) -> None
         ModelConfig.from_yaml(path)
     assert str(error.value) == f"{path} is longer than 1,000,000 characters, which no config is"
     (tmp_path / "zero").symlink_to("/dev/zero")
-    with pytest.raises(ConfigError, match="zero is longer than"):
+    with pytest.raises(ConfigError, match="zero is a pipe or a device"):
         ModelConfig.from_yaml(tmp_path / "zero")
 
 
