@@ -15,9 +15,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     stays as it was.
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _temporary(path)
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())  # mkstemp's 0600 would hide the file from others
@@ -28,10 +26,22 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def try_to_begin(path: Path) -> None:
+    """Raise the OSError with which `atomic_write` would fail at once, as for a name that is too long."""
+    _temporary(path).unlink()
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _temporary(path: Path) -> Path:
+    """A new empty file beside `path`."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    return Path(name)
 
 
 def _umask() -> int:

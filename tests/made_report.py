@@ -18,9 +18,11 @@ from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts
 from edgegpt.report.gather import Report
+from edgegpt.report.predicted import predict
 from edgegpt.report.proof import Number, read_evidence
 from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
+from edgegpt.target import Target
 from edgegpt.verdict import Estimate, rows
 
 
@@ -53,21 +55,26 @@ def made_check(file: Path, budget: Budget, figures: dict[str, Estimate | None]) 
     return Check(file, budget, 1, MACHINE, 6, rows(budget.limits(), figures), ())
 
 
-def made_report(file: Path, *, bench: Bench | None = None, checked: Check | None = None) -> Report:
+def made_report(
+    file: Path, *, bench: Bench | None = None, checked: Check | None = None, target: Target | None = None
+) -> Report:
     artifact = open_artifact(file)
     bench = made_bench(file) if bench is None else bench
     facts, budget = read_facts(artifact), None if checked is None else Path("robot.yaml")
-    options = Options(Path("out.html"), budget, 1, 10.0)
+    options = Options(Path("out.html"), budget, None if target is None else Path("board.yaml"), 1, 10.0)
+    weights = read_weights(artifact)
     return Report(
         made=datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc),
         options=options,
         facts=facts,
-        weights=read_weights(artifact),
+        weights=weights,
         evidence=read_evidence(artifact),
         repeated=(Number("causality", 0.0, 1e-6, "nats"), Number("determinism", 0, 0, "tokens")),
         bench=bench,
         roofline=roofline(facts.config, bench),
         checked=checked,
         budget_sha256=None if checked is None else "b" * 64,
+        predicted=None if target is None else predict(target, facts, weights, bench),
+        target_sha256=None if target is None else "c" * 64,
         commands=commands(facts, options, bench.machine),
     )

@@ -1,15 +1,21 @@
 """`edgegpt report`: what the page says of figures made by hand, and the command as a user types it."""
 
+import hashlib
 import json
+import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_report import FIGURES, MACHINE, made_bench, made_check, made_report
+from conftest import TINY
+from made_report import FIGURES, MACHINE, around, made_bench, made_check, made_report
+from made_target import TARGET
+from page_text import Seen, words
 from tiny_files import graph, metadata, tiny_file, write_file
 
 from edgegpt import contract
@@ -18,14 +24,21 @@ from edgegpt.artifact import open_artifact
 from edgegpt.budget import Budget
 from edgegpt.cli.main import main
 from edgegpt.errors import ArtifactError
+from edgegpt.measure.bench import Bench
+from edgegpt.measure.machine import machine
 from edgegpt.measure.plan import ProcessFigures
 from edgegpt.onnx_metadata import file_sha256
+from edgegpt.prediction import Predictor
 from edgegpt.report import gather as gather_module
+from edgegpt.report.commands import Options, commands
 from edgegpt.report.document import report_json
 from edgegpt.report.page import page
+from edgegpt.report.predicted import predict
 from edgegpt.report.proof import read_evidence, repeat
+from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
 from edgegpt.report.words import breakable, fixed, short, size
+from edgegpt.target import TargetMachine
 from edgegpt.verdict import Estimate
 from edgegpt_export import export_checkpoint
 
@@ -62,31 +75,6 @@ def html(file: Path) -> str:
         },
     )
     return page(made_report(file, checked=held))
-
-
-class _Seen(HTMLParser):
-    """Text, tags with their attributes, and the row of each cell."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag in ("td", "th", "tr", "p", "li", "dt", "dd", "caption", "h1", "h2", "small", "pre"):
-            self.text += "\n"
-
-    def handle_data(self, data: str) -> None:
-        self.text += data.replace("\xa0", " ")
-
-    def named(self, tag: str) -> Iterator[dict[str, str | None]]:
-        return (attributes for name, attributes in self.tags if name == tag)
-
-
-def words(html: str) -> str:
-    return re.sub(r"\s+", " ", _Seen(html).text)
 
 
 # What the page says
@@ -176,6 +164,43 @@ def test_the_commands_are_exact_and_quoted_for_a_shell(file: Path) -> None:
     assert str(file.parent) not in "".join(lines)
 
 
+def test_a_name_that_looks_like_an_option_is_none_in_the_commands(file: Path) -> None:
+    report = made_report(file)
+    facts = replace(report.facts, path=Path("-x.onnx"))
+    options = Options(Path("-out.html"), Path("-b.yaml"), Path("-t.yaml"), 1, 10.0)
+    lines = [command.line for command in commands(facts, options, MACHINE)]
+    assert "edgegpt info ./-x.onnx" in lines
+    assert lines[-1].startswith("edgegpt report ./-x.onnx --out ./-out.html ")
+    assert lines[-1].endswith(" --budget ./-b.yaml --target ./-t.yaml")
+
+
+def test_no_command_asks_for_what_another_refuses(file: Path) -> None:
+    options = Options(Path("out.html"), Path("b.yaml"), None, 1, 0.0)
+    lines = [command.line for command in commands(made_report(file).facts, options, MACHINE)]
+    assert any(line.endswith("--budget b.yaml --threads 1 --seconds 0.01") for line in lines)
+
+
+@pytest.mark.slow
+def test_the_commands_run_as_they_are_printed(
+    tmp_path: Path, tiny_checkpoint: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    export_checkpoint(tiny_checkpoint, tmp_path / "-x y\\z.onnx")
+    (tmp_path / "-b.yaml").write_text("name: b\nload_ms: 1e6\n")
+    given = ["--out=-r.html", "--budget=-b.yaml", "--seconds", "0", "--json"]
+    assert main(["report", "./-x y\\z.onnx", *given]) == 0
+    lines = [command["line"] for command in json.loads(capsys.readouterr().out)["commands"]]
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "-r.html").unlink()
+    installed, *others = lines
+    assert installed.startswith("pip install onnxruntime==")
+    for line in others:
+        exact = line.replace(" CHECKPOINT", f" {shlex.quote(str(tiny_checkpoint))}")
+        run = subprocess.run(["bash", "-c", exact], capture_output=True, text=True, check=False)
+        assert run.returncode == 0, (line, run.stderr)
+    assert (tmp_path / "-r.html").is_file()
+
+
 # Weights
 
 
@@ -214,11 +239,36 @@ def test_a_recipe_of_another_model_is_refused(few_bits: Path, bits: object) -> N
         read_weights(artifact)
 
 
+@pytest.mark.parametrize("few", [3, 8.0, True, [8], "8", None])
+def test_bits_that_are_none_are_refused(few_bits: Path, few: object) -> None:
+    artifact = open_artifact(few_bits)
+    bits = {**artifact.recipe["bits"], "wte.weight": few}
+    with pytest.raises(ArtifactError, match="does not say 4, 8 or 32 bits"):
+        read_weights(replace(artifact, recipe={"bits": bits}))
+
+
+@pytest.mark.parametrize(
+    "why", [{"limit": "0.01"}, {"limit": {"max_kl": "much"}}, {"limit": None}, {"kl": "x"}, {"kl": 10**400}]
+)
+def test_a_mix_that_does_not_say_what_it_keeps_is_refused(few_bits: Path, why: dict[str, object]) -> None:
+    artifact = open_artifact(few_bits)
+    with pytest.raises(ArtifactError, match="does not say in numbers which limit it keeps"):
+        read_weights(replace(artifact, recipe={**artifact.recipe, **why}))
+
+
+def test_a_mix_without_a_limit_is_shown_without_one(few_bits: Path) -> None:
+    artifact = open_artifact(few_bits)
+    bits = {**artifact.recipe["bits"], "blocks.1.attn.qkv.weight": 4}
+    weights = read_weights(replace(artifact, recipe={"bits": bits, "kl": 0.002, "measured_on": [1]}))
+    text = words(page(replace(made_report(few_bits), weights=weights)))
+    assert "Bits in each block block attn.qkv" in text
+
+
 # One page that needs nothing else
 
 
 def test_names_from_elsewhere_are_text_and_never_markup(html: str) -> None:
-    seen = _Seen(html)
+    seen = Seen(html)
     assert not list(seen.named("script"))
     assert not list(seen.named("img"))
     assert "onerror" not in {name for _, attributes in seen.tags for name in attributes}
@@ -229,7 +279,7 @@ def test_names_from_elsewhere_are_text_and_never_markup(html: str) -> None:
 
 def test_the_page_asks_for_nothing(html: str) -> None:
     """Neither by what it holds nor by what its policy would let it ask for."""
-    seen = _Seen(html)
+    seen = Seen(html)
     for tag, attributes in seen.tags:
         assert tag not in ("link", "script", "iframe", "object", "embed", "base", "form"), tag
         for name in ("src", "srcset", "data", "poster", "action", "background", "ping"):
@@ -244,7 +294,7 @@ def test_the_page_asks_for_nothing(html: str) -> None:
 
 
 def test_the_page_has_a_language_headings_and_headers(html: str) -> None:
-    seen = _Seen(html)
+    seen = Seen(html)
     assert next(seen.named("html"))["lang"] == "en"
     assert len(list(seen.named("h1"))) == 1
     assert len(list(seen.named("h2"))) >= 6
@@ -258,7 +308,7 @@ def test_the_page_has_a_language_headings_and_headers(html: str) -> None:
 
 
 def test_no_two_things_of_the_page_have_one_id(html: str) -> None:
-    ids = [attributes["id"] for _, attributes in _Seen(html).tags if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in Seen(html).tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for reference in re.findall(r'(?:href="|url\()#([^")]+)', html):
         assert reference in ids
@@ -275,6 +325,46 @@ def test_the_same_report_gives_the_same_page(file: Path) -> None:
     assert page(made_report(file)) == page(made_report(file))
 
 
+def test_the_users_own_style_of_pictures_is_not_the_pages(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text(
+        "text.usetex: True\naxes.facecolor: black\ntext.color: white\nfont.size: 30\nlines.linewidth: 9\n"
+    )
+    script = (
+        "import sys, pathlib\n"
+        "from made_report import made_report\n"
+        "from edgegpt.report.page import page\n"
+        "sys.stdout.reconfigure(encoding='utf-8')\n"
+        "print(page(made_report(pathlib.Path(sys.argv[1]))), end='')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(file)],
+        env={
+            **os.environ,
+            "MATPLOTLIBRC": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        },
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert run.stdout == page(made_report(file))
+
+
+def test_a_name_with_dollars_is_no_formula(file: Path) -> None:
+    report = made_report(file)
+    odd = replace(report, facts=replace(report.facts, precision=r"$\frac$"))
+    assert r"$\frac$" in words(page(odd))
+
+
+def test_a_name_cannot_turn_the_text_around_it(file: Path) -> None:
+    turned = "\N{RIGHT-TO-LEFT OVERRIDE}gpj.onnx"
+    report = made_report(file)
+    html = page(replace(report, facts=replace(report.facts, path=Path(turned))))
+    _, body = html.split("</head>")
+    outside = re.sub(r"<bdi.*?</bdi>|<pre>.*?</pre>", "", body, flags=re.DOTALL)
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in outside
+
+
 # For machines
 
 
@@ -289,15 +379,140 @@ def test_json_holds_what_the_page_says(file: Path) -> None:
     assert document["bench"]["token_ms"][0]["p50"] == 2.0
     assert document["budget"]["broken"] is True
     token = document["roofline"]["tokens"][0]
-    assert token["flops"] == account(open_artifact(file).config, cached_tokens=16).total.decode_flops
     assert token["flops_per_second"] == token["flops"] / 0.002
 
 
-def test_a_prompt_does_less_than_its_tokens_one_by_one_and_reads_less(file: Path) -> None:
-    points = made_report(file).roofline
-    assert points.prompts[0].intensity > points.tokens[0].intensity
-    assert [point.tokens for point in points.prompts] == [8, 32, 47]
-    assert points.prompts[2].flops < 47 * points.tokens[-1].flops
+def test_a_number_that_json_has_not_is_null(
+    tmp_path: Path, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = made_report(file)
+    bad = replace(report, repeated=(replace(report.repeated[0], value=float("nan")),))
+    monkeypatch.setattr(gather_module, "gather", lambda *_, **__: bad)
+    monkeypatch.setattr("edgegpt.report.page.save_page", lambda _, out: out.write_text(""))
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(file), "--out", "out.html", "--json"]) == 1
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    document = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert document["repeated"][0]["value"] is None
+    assert document["repeated"][0]["passed"] is False
+
+
+# Roofline: n_layer 2, n_embd 32, vocab_size 272. A block has 24 * 32 * 32 multiplications and additions of a
+# token in its matrices (qkv 6, proj 2, mlp 16), and 4 * 32 for each position that a token looks at.
+
+
+def test_the_work_of_a_token_is_that_of_a_sum_by_hand(file: Path) -> None:
+    points = made_report(file).roofline.tokens
+    head = 2 * 272 * 32
+    assert [point.tokens for point in points] == [16, 24, 35]
+    assert points[0].flops == 2 * 24 * 32 * 32 + 2 * 4 * 32 * 17 + head
+    assert points[2].flops == 2 * 24 * 32 * 32 + 2 * 4 * 32 * 36 + head
+
+
+@pytest.mark.parametrize(("n", "pieces"), [(8, 1), (64, 1), (65, 2), (100, 2)])
+def test_only_one_token_of_a_piece_goes_on_behind_the_last_attention(file: Path, n: int, pieces: int) -> None:
+    bench = replace(made_bench(file), first_token={n: around(4.0)})
+    (point,) = roofline(replace(TINY, block_size=128), bench).prompts
+    attention = 2 * 4 * 32 * n * n
+    first_block, last_qkv = n * 24 * 32 * 32, n * 6 * 32 * 32
+    behind = pieces * (18 * 32 * 32 + 2 * 272 * 32)
+    assert point.flops == first_block + last_qkv + behind + attention
+    portable = replace(bench, file=replace(bench.file, target="portable"))
+    (point,) = roofline(replace(TINY, block_size=128), portable).prompts
+    assert point.flops == n * (2 * 24 * 32 * 32 + 2 * 272 * 32) + attention
+
+
+def test_a_prompt_reads_the_weights_once_a_piece(file: Path) -> None:
+    bench = replace(made_bench(file), first_token={100: around(4.0)})
+    (point,) = roofline(replace(TINY, block_size=128), bench).prompts
+    assert point.bytes == bench.bytes_per_token(0) + bench.bytes_per_token(64)
+
+
+# A profile beside it
+
+
+HERE = TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+
+
+def test_a_profile_of_this_machine_gives_the_roof(file: Path) -> None:
+    predicted = made_report(file, target=HERE).predicted
+    assert predicted is not None
+    assert predicted.here
+    roof = predicted.roof
+    assert roof is not None
+    # The fastest of its matrices is mlp.proj, 32 x 128: 4096 weights at 10 * 32 * (1 + 64 // 8) us a million,
+    # 1 us a node and 1 us for 1000 inputs, 2 us for 1000 outputs; 64 tokens at once.
+    us = 1 + 0.128 + 0.064 + 2880 * 0.004096
+    assert roof.tokens == 64
+    assert roof.flops_per_second == pytest.approx(2 * 4096 * 64 / us * 1e6)
+    assert roof.bytes_per_second == 20e9
+    assert roof.at(1.0) == 20e9
+    assert roof.at(1000.0) == roof.flops_per_second
+
+
+def test_what_was_predicted_stands_beside_what_was_measured(file: Path) -> None:
+    report = made_report(file, target=HERE)
+    text = words(page(report))
+    promised = Predictor(HERE).predict(report.facts.config, "fp32", prompt_tokens=32, cached_tokens=16)
+    off = f"{100 * (promised.ttft_ms / 11.0 - 1):+.0f}".replace("-", "−")
+    assert f"first token, prompt of 32, ms {promised.ttft_ms:.3f} 11.0 {off} %" in text
+    assert f"token, 16 in cache, ms {promised.token_ms:.3f} 2.000" in text
+    assert f"load, ms {promised.load_ms:.1f} 150.0" in text
+    assert f"peak memory (RSS), MB {promised.peak_rss_mb:.1f} 63.0" in text
+    assert "the fastest of this file's matrix products reaches 40.4 GFLOP/s with 64 tokens at once" in text
+    assert "share of the roof" in text
+    assert f"sha256 of the profile {'c' * 64}" in text
+    assert next(c.line for c in reversed(report.commands)).endswith(" --target board.yaml")
+
+
+def test_a_profile_of_another_machine_gives_no_roof_and_is_said(file: Path) -> None:
+    report = made_report(file, target=TARGET)
+    assert report.predicted is not None
+    assert report.predicted.roof is None
+    text = words(page(report))
+    assert "Careful: the target 'hand board' was measured on another machine" in text
+    assert "predicted for the profile's board, measured on this one" in text
+    assert "is not of this machine with these threads, so it gives no roof here" in text
+    assert "off by" not in text
+
+
+def test_a_profile_with_other_threads_gives_no_roof(file: Path) -> None:
+    predicted = made_report(file, target=HERE.model_copy(update={"threads": 2})).predicted
+    assert predicted is not None
+    assert predicted.roof is None
+    assert "the profile was made with 2 threads, this page with 1" in predicted.caveats
+
+
+def test_without_a_profile_the_page_says_how_to_get_the_roof(html: str) -> None:
+    text = words(html)
+    assert "edgegpt profile --out target.yaml on this board" in text
+    assert "The roof of arithmetic was not measured" in text
+
+
+def test_a_profile_in_which_work_takes_no_time_gives_no_roof(file: Path) -> None:
+    free = dict.fromkeys(
+        ("node_us", "us_per_1000_inputs", "us_per_1000_outputs", "us_per_million_weights"), 0.0
+    )
+    products = [row.model_copy(update=free) for row in TARGET.products]
+    predicted = made_report(file, target=HERE.model_copy(update={"products": products})).predicted
+    assert predicted is not None
+    assert predicted.roof is None
+
+
+def test_a_file_that_profiles_do_not_know_is_not_predicted(file: Path) -> None:
+    report = made_report(file)
+    facts = replace(report.facts, kv_cache="int8")
+    predicted = predict(HERE, facts, report.weights, report.bench)
+    assert predicted.figures == ()
+    assert "nothing is predicted for this one" in predicted.caveats[-1]
+    mixed = predict(HERE, replace(report.facts, precision="auto"), report.weights, report.bench)
+    assert [figure.name for figure in mixed.figures] == [
+        *(f"first token, prompt of {n}" for n in (8, 32, 47)),
+        *(f"token, {n} in cache" for n in (16, 24, 35)),
+    ]
 
 
 # What is repeated
@@ -322,11 +537,21 @@ def test_a_column_of_numbers_has_the_same_decimals() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (1e-6, "1.0e-6"), (0.00123, "0.00123"), (12.0, "12"), (float("nan"), "nan"), (1e300, None)],
+    [
+        (0.0, "0"),
+        (1e-6, "1.0e-6"),
+        (0.00123, "0.00123"),
+        (12.0, "12"),
+        (999.7, "1,000"),
+        (12345.6, "12,346"),
+        (7_760_000, "7,760,000"),
+        (1e300, "1.0e300"),
+        (-1e300, "-1.0e300"),
+        (float("nan"), "nan"),
+    ],
 )
-def test_small_numbers_are_short(value: float, text: str | None) -> None:
-    assert text is None or short(value) == text
-    assert short(value)
+def test_numbers_of_any_size_are_short(value: float, text: str) -> None:
+    assert short(value) == text
 
 
 def test_bytes_have_a_unit() -> None:
@@ -360,7 +585,6 @@ def refused(capsys: Capture, *arguments: str) -> str:
     [
         ("x.pdf", "--out must name a .html or .htm file, got"),
         ("x", "--out must name a .html or .htm file, got"),
-        ("", "--out must name a .html or .htm file, got"),
         ("missing/x.html", "missing does not exist"),
         ("folder.html", "is a folder"),
     ],
@@ -369,7 +593,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_measuring(
     tmp_path: Path, capsys: Capture, out: str, sentence: str
 ) -> None:
     (tmp_path / "folder.html").mkdir()
-    assert sentence in refused(capsys, str(tmp_path / "none.onnx"), "--out", out and str(tmp_path / out))
+    assert sentence in refused(capsys, str(tmp_path / "none.onnx"), "--out", str(tmp_path / out))
 
 
 def test_a_missing_and_a_damaged_file_are_refused_and_leave_no_page(
@@ -396,6 +620,17 @@ def test_a_missing_and_a_damaged_file_are_refused_and_leave_no_page(
         (
             '{"rows": [{"length": 1, "max_abs": 0, "kl": 0, "top1": 1}], "checks": {},'
             ' "limits": {"max_abs": 1, "kl": 1, "top1": 1}}',
+            "the evidence in .* is damaged",
+        ),
+        (
+            '{"rows": [{"length": 1, "max_abs": 0, "kl": 0, "top1": 1}], "checks": {},'
+            ' "limits": {"max_abs": 1, "kl": 1, "top1": -Infinity, "causality": 1, "consistency": 1}}',
+            "the evidence in .* is damaged",
+        ),
+        (
+            '{"rows": [{"length": 1, "max_abs": 0, "kl": 0, "top1": 1}], "checks":'
+            f' {{"causality": {{"value": 1{"0" * 400}, "limit": 1}}}},'
+            ' "limits": {"max_abs": 1, "kl": 1, "top1": 1, "causality": 1, "consistency": 1}}',
             "the evidence in .* is damaged",
         ),
         ("[", "is not JSON"),
@@ -428,6 +663,97 @@ def test_a_broken_budget_is_refused_before_measuring(
     assert not out.exists()
     missing = str(tmp_path / "none.yaml")
     assert "none.yaml" in refused(capsys, str(file), "--out", str(out), "--budget", missing)
+
+
+@pytest.fixture
+def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(*_: object, **__: object) -> None:
+        raise AssertionError("it measures before it knows its input")
+
+    for name in ("repeat", "bench", "check"):
+        monkeypatch.setattr(gather_module, name, measure)
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ("ttft_ms: {prompt_tokens: 48, p50: 4}", "prompt_tokens must be from 1 to 47 for"),
+        ("accuracy: {path: none.jsonl, minimum: 0.5}", "none.jsonl cannot be read: No such file"),
+        ("accuracy: {path: bad.jsonl, minimum: 0.5}", "bad.jsonl, line 1: expected"),
+        ("accuracy: {path: long.jsonl, minimum: 0.5}", "example 1 ('go') of "),
+    ],
+)
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_a_budget_that_the_file_cannot_be_held_to_is_refused_before_measuring(
+    tmp_path: Path, few_bits: Path, capsys: Capture, limits: str, sentence: str
+) -> None:
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    (tmp_path / "long.jsonl").write_text(json.dumps({"prompt": "go", "completion": "x y " * 100}) + "\n")
+    (tmp_path / "b.yaml").write_text(f"name: b\n{limits}\n")
+    out = str(tmp_path / "x.html")
+    assert sentence in refused(capsys, str(few_bits), "--out", out, "--budget", str(tmp_path / "b.yaml"))
+
+
+@pytest.mark.parametrize("option", ["--out", "--budget", "--target"])
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_a_name_that_is_no_utf8_is_refused_before_measuring(
+    tmp_path: Path, few_bits: Path, capsys: Capture, option: str
+) -> None:
+    odd = os.fsdecode(b"caf\xe9.html")
+    options = {"--out": str(tmp_path / "x.html"), option: odd}
+    sentence = refused(capsys, str(few_bits), *(word for pair in options.items() for word in pair))
+    assert sentence == f"edgegpt: {option} must be a name in UTF-8, got 'caf\\udce9.html'; rename it\n"
+
+
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_a_name_too_long_for_the_disk_is_refused_before_measuring(
+    tmp_path: Path, few_bits: Path, capsys: Capture
+) -> None:
+    out = tmp_path / f"{'x' * 249}.html"  # the file itself could be made, but not the one beside it
+    assert "File name too long" in refused(capsys, str(few_bits), "--out", str(out))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["name: [", "name: x", "threads: two"])
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_a_broken_profile_is_refused_before_measuring(
+    tmp_path: Path, few_bits: Path, capsys: Capture, text: str
+) -> None:
+    (tmp_path / "t.yaml").write_text(text)
+    out = str(tmp_path / "x.html")
+    assert "t.yaml" in refused(capsys, str(few_bits), "--out", out, "--target", str(tmp_path / "t.yaml"))
+
+
+def test_the_checksum_of_a_budget_is_of_what_it_was_read_from(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget, content = tmp_path / "b.yaml", b"name: b\r\nartifact_mb: 8\r\n"
+    budget.write_bytes(content)
+
+    def edited_meanwhile(*_: object, **__: object) -> Bench:
+        budget.write_text("name: b\nartifact_mb: 9\n")
+        return made_bench(file)
+
+    monkeypatch.setattr(gather_module, "bench", edited_meanwhile)
+    report = gather_module.gather(file, tmp_path / "x.html", budget=budget)
+    assert report.budget_sha256 == hashlib.sha256(content).hexdigest()
+    assert report.checked is not None
+    assert report.checked.budget.artifact_mb == 8
+
+
+def test_a_file_that_is_exported_again_meanwhile_gives_no_page(
+    tmp_path: Path, file: Path, few_bits: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = tmp_path / "a.onnx", tmp_path / "x.html"
+    shutil.copy(file, path)
+
+    def exported_again(*_: object, **__: object) -> Bench:
+        shutil.copy(few_bits, path)
+        return made_bench(path)
+
+    monkeypatch.setattr(gather_module, "bench", exported_again)
+    assert "a.onnx was changed while it was measured" in refused(capsys, str(path), "--out", str(out))
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("threads", ["0", "-1", "9999"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -18,8 +19,16 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE.onnx", help="A file m
 
 
 def print_json(data: Any) -> None:
-    """Print one JSON document."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    """Print one JSON document; JSON has no NaN and no infinity, they become null."""
+    print(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not isfinite(data) else data
 
 
 def table(

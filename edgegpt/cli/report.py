@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgegpt.cli.extras import needs
-from edgegpt.cli.out_file import check_out_file
+from edgegpt.cli.out_file import check_name, check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
 def report(
     file: FileArgument,
-    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page to make.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", parser=out_file, help="The page to make.")],
     budget: Annotated[
         Path | None, typer.Option(metavar="BUDGET.yaml", help="Hold the file to these limits too.")
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TARGET.yaml", help="A profile of this board: the roof of arithmetic, and predictions."
+        ),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="CPU threads of onnxruntime; the budget's, or 1, if not given.")
@@ -39,6 +45,9 @@ def report(
     Exit code 1, after the page is written, where the file falls short of its proof or of the budget.
     """
     check_out_file("--out", out, (".html", ".htm"))
+    for option, given in (("--budget", budget), ("--target", target)):
+        if given is not None:
+            check_name(option, given)
     with needs("report"):
         from edgegpt.report.page import save_page
     from edgegpt.report.document import report_json
@@ -49,6 +58,7 @@ def report(
             file,
             out,
             budget=budget,
+            target=target,
             threads=threads,
             seconds=seconds,
             on_step=on_step,

@@ -6,6 +6,7 @@ Each is drawn 331 units wide, so that on a phone a unit is a pixel.
 import io
 import re
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 import matplotlib as mpl
@@ -17,6 +18,7 @@ from matplotlib.ticker import NullLocator
 from edgegpt.measure.plan import ProcessFigures
 from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
 from edgegpt.report.gather import Report
+from edgegpt.report.predicted import Roof
 from edgegpt.report.roofline import Point, Roofline
 from edgegpt.report.weights import Weights
 
@@ -41,12 +43,13 @@ def charts(report: Report) -> dict[str, Markup]:
     """Every picture by its name; `memory` is missing where the system does not tell it."""
     bench, weights, precision = report.bench, report.weights, report.facts.precision
     bandwidths = [part.bytes_per_second for part in bench.bandwidth]
+    roof = None if report.predicted is None else report.predicted.roof
     made = {
         "first_token": _svg("first-token", 2.9, lambda axes: draw_first_token(axes, bench.first_token)),
         "token": _svg("token", 2.9, lambda axes: draw_token(axes, bench.token)),
         "tail": _svg("tail", 2.9, lambda axes: draw_tail(axes, bench.token)),
         "weights": _svg("weights", 2.6, lambda axes: _weights(axes, weights, precision)),
-        "roofline": _svg("roofline", 2.9, lambda axes: _roofline(axes, report.roofline, bandwidths)),
+        "roofline": _svg("roofline", 2.9, lambda axes: _roofline(axes, report.roofline, bandwidths, roof)),
     }
     if bench.largest.loaded is not None:
         made["memory"] = _svg("memory", 2.9, lambda axes: _memory(axes, bench.largest))
@@ -102,17 +105,21 @@ def _weights(axes: Axes, weights: Weights, precision: str) -> None:
     _legend(axes, 3)
 
 
-def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float]) -> None:
-    """Both axes logarithmic, so that a bandwidth is a line of slope one."""
+def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float], roof: Roof | None) -> None:
+    """Both axes logarithmic, so that a bandwidth is a line of slope one, up to a roof that is known."""
     points = (*roofline.tokens, *roofline.prompts)
     low, high = min(p.intensity for p in points) / 2.5, max(p.intensity for p in points) * 2.5
     memory, model = bandwidths
-    for bandwidth, style, label in (
-        (model, "--", f"this size: {model / 1e9:.1f} GB/s"),
-        (memory, "-", f"memory: {memory / 1e9:.1f} GB/s"),
-    ):
-        allowed = [low * bandwidth / 1e9, high * bandwidth / 1e9]
-        axes.plot([low, high], allowed, style, color="#000000", linewidth=1.2, label=label)
+    most = inf if roof is None else roof.flops_per_second
+    lines = [(memory, "-", f"memory: {memory / 1e9:.1f} GB/s")]
+    if roof is None:
+        lines.insert(0, (model, "--", f"this size: {model / 1e9:.1f} GB/s"))
+    else:
+        lines.insert(0, (roof.bytes_per_second, "--", f"profile: {roof.bytes_per_second / 1e9:.1f} GB/s"))
+    for bandwidth, style, label in lines:
+        places = [low, *(ridge for ridge in (most / bandwidth,) if low < ridge < high), high]
+        allowed = [min(most, place * bandwidth) / 1e9 for place in places]
+        axes.plot(places, allowed, style, color="#000000", linewidth=1.2, label=label)
     _points(axes, roofline.tokens, "o", "#0072b2", "one token")
     _points(axes, roofline.prompts, "s", "#d55e00", "prompt")
     for i, point in enumerate(roofline.prompts):
@@ -131,7 +138,8 @@ def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float]) -> No
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     reached = [p.flops_per_second / 1e9 for p in points]
-    axes.set_ylim(min(reached) / 3, max(*reached, low * memory / 1e9) * 4)
+    highest = max(*reached, low * memory / 1e9) * 4
+    axes.set_ylim(min(reached) / 3, highest if roof is None else max(highest, 1.6 * most / 1e9))
     for axis, (least, most) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         ticks = [step * 10.0**power for power in range(-4, 7) for step in (1, 2, 5)]
         ticks = [tick for tick in ticks if least <= tick <= most]
@@ -183,9 +191,17 @@ def _legend(axes: Axes, columns: int) -> None:
 
 def _svg(name: str, height: float, draw: Callable[[Axes], None]) -> Markup:
     """What matplotlib writes, made part of a page."""
-    with mpl.rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10, "axes.linewidth": 0.8}
-    ):
+    with mpl.rc_context():
+        mpl.rcdefaults()  # a user's own matplotlibrc is for the user's own pictures
+        mpl.rcParams.update(
+            {
+                "svg.fonttype": "none",
+                "svg.hashsalt": name,
+                "text.parse_math": False,
+                "font.size": 10,
+                "axes.linewidth": 0.8,
+            }
+        )
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         draw(figure.subplots())
         text = io.StringIO()

@@ -6,6 +6,7 @@ from typing import Any
 from edgegpt.check import check_json
 from edgegpt.measure.bench_json import bench_json
 from edgegpt.report.gather import Report
+from edgegpt.report.predicted import Predicted
 from edgegpt.report.proof import Number
 from edgegpt.report.roofline import Point
 
@@ -35,6 +36,8 @@ def report_json(report: Report) -> dict[str, Any]:
             "tokens": [_point(point) for point in report.roofline.tokens],
             "prompts": [_point(point) for point in report.roofline.prompts],
         },
+        "prediction": None if report.predicted is None else _predicted(report.predicted),
+        "target_sha256": report.target_sha256,
         "budget": None if report.checked is None else check_json(report.checked),
         "budget_sha256": report.budget_sha256,
         "commands": [asdict(command) for command in report.commands],
@@ -43,6 +46,11 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def _number(number: Number) -> dict[str, Any]:
     return {**asdict(number), "passed": number.passed}
+
+
+def _predicted(predicted: Predicted) -> dict[str, Any]:
+    figures = [{**asdict(figure), "off": figure.off} for figure in predicted.figures]
+    return {**asdict(predicted), "figures": figures}
 
 
 def _point(point: Point) -> dict[str, Any]:

@@ -4,24 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
 
-from edgegpt.artifact import open_artifact
+from edgegpt.artifact import file_identity, open_artifact
 from edgegpt.budget import Budget
 from edgegpt.check import Check, check
+from edgegpt.errors import ArtifactError
 from edgegpt.measure.bench import Bench, bench
 from edgegpt.measure.plan import Plan
 from edgegpt.measure.process import check_threads
 from edgegpt.memory_need import check_memory
-from edgegpt.onnx_metadata import file_sha256
-from edgegpt.report.commands import CHECK_SHARE, Command, Options, commands
+from edgegpt.report.commands import Command, Options, commands
 from edgegpt.report.facts import Facts, read_facts
+from edgegpt.report.given import check_fit, read_budget, read_target
+from edgegpt.report.predicted import Predicted, predict
 from edgegpt.report.proof import Evidence, Number, read_evidence, repeat
 from edgegpt.report.roofline import Roofline, roofline
 from edgegpt.report.weights import Weights, read_weights
 from edgegpt.row_text import sentence
-
-_LEAST_SECONDS: Final = 0.01  # of `check`
 
 OnStep = Callable[[str], None]
 
@@ -39,6 +38,8 @@ class Report:
         roofline: what follows from that.
         checked: the budget beside it; None without one.
         budget_sha256: of the budget's file.
+        predicted: what a profile says of the file; None without one.
+        target_sha256: of the profile's file.
         commands: how to do it again.
     """
 
@@ -52,6 +53,8 @@ class Report:
     roofline: Roofline
     checked: Check | None
     budget_sha256: str | None
+    predicted: Predicted | None
+    target_sha256: str | None
     commands: tuple[Command, ...]
 
     @property
@@ -85,6 +88,7 @@ def gather(
     out: Path,
     *,
     budget: Path | None = None,
+    target: Path | None = None,
     threads: int | None = None,
     seconds: float = 10.0,
     on_step: OnStep = lambda _: None,
@@ -95,30 +99,37 @@ def gather(
         path: an .onnx file made by `edgegpt export`.
         out: where the page will lie, for the command that makes it again.
         budget: a budget file to hold it to as well.
+        target: a profile to predict from, and to take the roof of arithmetic from.
         threads: of onnxruntime; None is the budget's, or 1.
         seconds: of measuring times, in three processes together; a budget takes one and a half times
             as much on top.
         on_step: is told what happens next, in a few words.
 
     Raises:
-        ArtifactError: the file is not valid, or holds no evidence that can be read.
-        ConfigError, DataError: the budget or its examples are not valid.
+        ArtifactError: the file is not valid, holds no evidence that can be read, or was changed meanwhile.
+        ConfigError, DataError: the budget, its examples or the profile are not valid.
         MeasureError: the file cannot be measured so, or does not fit into memory.
     """
     path = Path(path)
-    limits = None if budget is None else Budget.from_yaml(budget)
+    limits = None if budget is None else read_budget(budget)
+    profile = None if target is None else read_target(target)
     if threads is None:
-        threads = 1 if limits is None else limits.threads
+        threads = 1 if limits is None else limits.content.threads
     check_threads(threads)
+    options = Options(out, budget, target, threads, seconds)
     plan = Plan(threads=threads, seconds=seconds, bandwidth=True)
-    check_memory(path, None if limits is None else limits.board)
+    check_memory(path, None if limits is None else limits.content.board)
     on_step("reading the file")
+    identity = file_identity(path)
     artifact = open_artifact(path, threads=threads)
     facts, weights, evidence = read_facts(artifact), read_weights(artifact), read_evidence(artifact)
+    if limits is not None:
+        check_fit(limits.content, artifact)
     repeated = repeat(artifact, threads, on_step)
     del artifact  # its memory, before others measure theirs
     measured = bench(path, plan, on_progress=lambda share: on_step(f"measuring, {share:.0%}"))
-    options = Options(out, budget, threads, seconds)
+    checked = None if limits is None else _held(path, limits.content, options, on_step)
+    _check_unchanged(path, identity)
     return Report(
         made=datetime.now(timezone.utc),
         options=options,
@@ -128,17 +139,28 @@ def gather(
         repeated=repeated,
         bench=measured,
         roofline=roofline(facts.config, measured),
-        checked=None if limits is None else _held(path, limits, threads, seconds, on_step),
-        budget_sha256=None if budget is None else file_sha256(budget),
+        checked=checked,
+        budget_sha256=None if limits is None else limits.sha256,
+        predicted=None if profile is None else predict(profile.content, facts, weights, measured),
+        target_sha256=None if profile is None else profile.sha256,
         commands=commands(facts, options, measured.machine),
     )
 
 
-def _held(path: Path, limits: Budget, threads: int, seconds: float, on_step: OnStep) -> Check:
+def _held(path: Path, budget: Budget, options: Options, on_step: OnStep) -> Check:
     return check(
         path,
-        limits,
-        threads=threads,
-        seconds=max(_LEAST_SECONDS, CHECK_SHARE * seconds),
+        budget,
+        threads=options.threads,
+        seconds=options.check_seconds,
         on_step=lambda step: on_step(f"budget: {step}"),
     )
+
+
+def _check_unchanged(path: Path, identity: str) -> None:
+    """One page is about one file, which a dozen processes have opened; each compares the data beside it."""
+    if (now := file_identity(path)) != identity:
+        raise ArtifactError(
+            f"{path} was changed while it was measured: its checksum began {identity[:12]} and begins "
+            f"{now[:12]} now; measure it again"
+        )

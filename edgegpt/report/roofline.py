@@ -2,7 +2,7 @@
 
 Work are the multiplications and additions of matrix products, whatever the precision of the weights
 (edgegpt.accounting); traffic are the bytes that have to be read at least once. The roof of arithmetic
-itself is not measured: the fastest prompt is a lower bound of it.
+itself is a profile's (edgegpt.report.predicted); without one, the fastest prompt is a lower bound of it.
 """
 
 from dataclasses import dataclass
@@ -70,14 +70,16 @@ def _token(config: ModelConfig, bench: Bench, fill: int) -> Point:
 def _prompt(config: ModelConfig, bench: Bench, n: int) -> Point:
     """Weights are read once for each piece of the prompt, and so is what the cache holds by then.
 
-    In the engine target only the last token of a piece goes through the head. Attention is counted as
-    the exporter's graph computes it at most: every token over all of the prompt.
+    In the engine target only the last token of a piece goes on behind the last attention: through its
+    projection, the last feed-forward network and the head. Attention is counted as the exporter's graph
+    computes it at most: every token over all of the prompt.
     """
     pieces = range(0, n, PREFILL_CHUNK)  # tokens in the cache before each
     counted = account(config, prompt_tokens=n)
     total = n * counted.total.prefill_flops
     if bench.file.target == ENGINE:
-        head = counted.components[-1]
-        total -= head.prefill_flops * (n - len(pieces))
+        d, head = config.n_embd, counted.components[-1]
+        behind = 2 * d * d + 16 * d * d + head.prefill_flops
+        total -= behind * (n - len(pieces))
     read = sum(bench.bytes_per_token(start) for start in pieces)
     return Point(n, total, read, bench.first_token[n].p50 / 1000)

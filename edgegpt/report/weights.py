@@ -100,7 +100,7 @@ def read_weights(artifact: Artifact) -> Weights:
         kinds=tuple(_kinds(config, bits)),
         bytes=total,
         around=artifact.bytes - total,
-        why={key: value for key, value in artifact.recipe.items() if key not in ("bits", "weights")},
+        why=_why(artifact),
     )
 
 
@@ -112,12 +112,29 @@ def kind_of(name: str) -> str:
 def _bits(artifact: Artifact) -> Recipe:
     usual = recipe(artifact.config, "fp32")
     bits = artifact.recipe.get("bits", usual)
-    if not isinstance(bits, dict) or bits.keys() != usual.keys() or not set(bits.values()) <= set(BITS):
+    # A float, a truth value or a list are no bits, though the first two equal some or can be looked up.
+    numbers = bits.values() if isinstance(bits, dict) and bits.keys() == usual.keys() else [None]
+    if not all(type(few) is int and few in BITS for few in numbers):
         raise ArtifactError(
             f"the recipe in {artifact.path} does not say 4, 8 or 32 bits for each matrix of its model; "
             "export it again"
         )
-    return bits
+    return {name: int(few) for name, few in bits.items()}
+
+
+def _why(artifact: Artifact) -> dict[str, Any]:
+    """What the page shows of it is a number or a text; the rest stays as it is."""
+    why = {key: value for key, value in artifact.recipe.items() if key not in ("bits", "weights")}
+    try:
+        if "limit" in why:
+            why["limit"] = {name: float(value) for name, value in why["limit"].items()}
+        if "kl" in why:
+            why["kl"] = float(why["kl"])
+    except (TypeError, ValueError, AttributeError, OverflowError) as e:
+        raise ArtifactError(
+            f"the recipe in {artifact.path} does not say in numbers which limit it keeps; export it again"
+        ) from e
+    return why
 
 
 def _bytes_here(config: ModelConfig, bits: Recipe) -> Counter[str]:

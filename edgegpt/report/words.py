@@ -45,12 +45,13 @@ def times(value: float, smallest: float) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits, in powers of ten where it is small: `0`, `1.9e-5`, `0.0123`."""
+    """Three digits, in powers of ten where it is tiny or huge: `0`, `1.9e-5`, `0.0123`, `7,760,000`."""
     if not isfinite(value):
         return str(value)
-    if value == int(value):
+    size = abs(value)
+    if size < 1e12 and (value == int(value) or size >= 999.5):
         return f"{value:,.0f}"
-    if abs(value) >= 0.001:
+    if 0.001 <= size < 1000:
         return f"{value:.3g}"
     digits, _, power = f"{value:.1e}".partition("e")
     return f"{digits}e{int(power)}"
@@ -78,6 +79,11 @@ def interval(part: Distribution, smallest: float) -> str:
 def breakable(text: str) -> Markup:
     """A name that may be broken after `_`, `.`, `-` and `/`, as on a phone."""
     return Markup("<wbr>").join(escape(part) for part in re.split("(?<=[_./-])", text))
+
+
+def name(text: str) -> Markup:
+    """Somebody else's name: broken anywhere where it must be, and its direction of writing is its own."""
+    return Markup('<bdi class="name">{}</bdi>').format(breakable(text))
 
 
 def budget_range(row: Row) -> str:
@@ -108,6 +114,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "million": million,
     "interval": interval,
     "breakable": breakable,
+    "name": name,
     "budget_limit": row_text.limit,
     "budget_margin": budget_margin,
     "budget_range": budget_range,
