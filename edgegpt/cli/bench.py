@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from edgegpt.cli.extras import needs
-from edgegpt.cli.out_file import check_out_file
+from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
 from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError
@@ -21,7 +21,8 @@ def bench(
         float, typer.Option(min=0.0, max=3600.0, help="Measuring time; a slow model takes what it needs.")
     ] = 10.0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw a picture too: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE.png", parser=out_file, help="Draw a picture too: .png, .svg or .pdf."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

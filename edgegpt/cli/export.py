@@ -8,6 +8,7 @@ import typer
 
 from edgegpt.cli.evidence import evidence_sentence
 from edgegpt.cli.extras import needs
+from edgegpt.cli.out_file import out_file
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.cli.recipe import recipe_table
@@ -20,7 +21,7 @@ CheckpointArgument = Annotated[
 
 def export(
     checkpoint: CheckpointArgument,
-    out: Annotated[Path, typer.Option(metavar="FILE.onnx", help="The file to make.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.onnx", parser=out_file, help="The file to make.")],
     precision: Annotated[str, typer.Option(help="fp32, int8, int4, or auto: a mix within a limit.")] = "fp32",
     max_mb: Annotated[
         float | None, typer.Option(help="Limit of auto: the best mix whose file has at most so many MB.")

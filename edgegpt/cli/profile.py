@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgegpt.cli.extras import needs
-from edgegpt.cli.out_file import check_out_file
+from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import MeasureError
@@ -19,7 +19,7 @@ _SCHEMA = "# yaml-language-server: $schema=../schemas/target.schema.json\n"
 
 
 def profile(
-    out: Annotated[Path, typer.Option(metavar="TARGET.yaml", help="The file to write.")],
+    out: Annotated[Path, typer.Option(metavar="TARGET.yaml", parser=out_file, help="The file to write.")],
     name: Annotated[str | None, typer.Option(help="Of the board; the system's own if not given.")] = None,
     threads: ThreadsOption = 1,
     seconds: Annotated[
