@@ -16,14 +16,17 @@ import edgegpt
 from edgegpt.artifact import open_artifact
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError
+from edgegpt.packing import FLOAT
 from edgegpt.precision import matrices, recipe
 from edgegpt.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.cache_scales import cache_scales
-from edgegpt_export.contents import expected_weight_bytes, weight_bytes
+from edgegpt_export.contents import expected_weight_bytes, misnamed_matrices, weight_bytes
 from edgegpt_export.evidence import Row
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.limits import LIMITS
+from edgegpt_export.quantisation import Quantisation
+from edgegpt_export.stamp import seal
 
 FORMS = [(precision, kv) for precision in ("fp32", "int8", "int4") for kv in ("fp32", "int8")][1:]
 
@@ -120,14 +123,19 @@ def test_a_tied_head_is_stored_once():
     assert [len(shape) for shape in matrices(config).values()] == [2] * (2 + 4 * config.n_layer)
 
 
-def with_recipe(source, target, bits):
+def relabelled(source, target, **entries):
+    """A file that says something else of itself, with a seal that fits."""
     model = onnx.load(str(source))
     del model.metadata_props[-1]  # the digest of what comes before it
     for entry in model.metadata_props:
-        if entry.key == "edgegpt.recipe":
-            entry.value = json.dumps({"bits": bits})
+        entry.value = entries.get(entry.key.removeprefix("edgegpt."), entry.value)
     onnx.save(model, str(target))
+    seal(target)
     return target
+
+
+def with_recipe(source, target, bits):
+    return relabelled(source, target, recipe=json.dumps({"bits": bits}))
 
 
 @pytest.mark.parametrize("bits", [{"wte.weight": 8}, [4], "all", {"wte.weight": [8]}])
@@ -140,6 +148,33 @@ def test_a_recipe_that_does_not_fit_is_refused(files, tiny_checkpoint, tmp_path,
 def test_a_recipe_of_other_bits_than_the_file_is_noticed(files, tiny_checkpoint, tiny_config, tmp_path):
     path = with_recipe(files("int8", "fp32"), tmp_path / "x.onnx", recipe(tiny_config, "int4"))
     assert "weight bytes" in verify_file(path, tiny_checkpoint).failures[0]
+
+
+def test_a_file_that_calls_itself_by_another_precision_is_noticed(files, tiny_checkpoint, tmp_path):
+    for precision, said in [("int8", "int4"), ("int4", "int8"), ("fp32", "int4"), ("int8", "fp32")]:
+        path = relabelled(files(precision, "fp32"), tmp_path / "x.onnx", precision=said)
+        assert "precision" in [
+            failure.split(":")[0] for failure in verify_file(path, tiny_checkpoint).failures
+        ]
+    path = relabelled(files("int8", "int8"), tmp_path / "x.onnx", precision="int4")
+    (failure,) = verify_file(path, tiny_checkpoint).failures
+    assert failure == (
+        "precision: number of matrices that are not of the bits they are said to be of (blocks.0.attn.qkv."
+        "weight: 8 in the graph, 8 in the recipe, 4 in int4; and 7 more): 8, the limit is 0"
+    )
+
+
+def test_a_mix_that_swaps_two_matrices_of_one_size_is_noticed():
+    config = small()
+    weights = {name: t.numpy() for name, t in random_gpt(config).state_dict().items()}
+    a, b = "blocks.0.attn.proj.weight", "blocks.1.attn.proj.weight"
+    mix = {**recipe(config, "int8"), a: 4, b: FLOAT}
+    graph = build_engine_graph(config, weights, mix)
+    assert misnamed_matrices(graph, config, Quantisation("auto", mix)) == []
+    assert misnamed_matrices(graph, config, Quantisation("auto", {**mix, a: FLOAT, b: 4})) == [
+        f"{a}: 4 in the graph, 32 in the recipe, 32 in auto",
+        f"{b}: 32 in the graph, 4 in the recipe, 4 in auto",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_a_right_file_passes_every_check(measure, target):
     names = [check.name for check in evidence.checks]
     assert names == [
         "weight bytes",
+        "precision",
         "operators",
         "causality",
         "chunked = whole",
@@ -200,7 +201,7 @@ def test_a_precision_without_limits_is_refused(tiny_file, tiny_checkpoint, tmp_p
         if entry.key == "edgegpt.precision":
             entry.value = "int2"
     onnx.save(model, str(tmp_path / "int2.onnx"))
-    with pytest.raises(ArtifactError, match="the precision 'int2'"):
+    with pytest.raises(ArtifactError, match="weights of 'int2'"):
         verify_file(tmp_path / "int2.onnx", tiny_checkpoint)
 
 

@@ -12,6 +12,7 @@ from edgegpt.file_checks import causality, differing_tokens, parity_failures, ro
 # What each check of the exporter measures; its own words are not in the file.
 _WHAT: Final = {
     "weight bytes": "bytes of the weights beside the analytic count",
+    "precision": "matrices that are not of the bits that the file's precision and recipe say",
     "operators": "operators that the target does not allow",
     "causality": "movement of an earlier logit when later tokens are changed",
     "chunked = whole": "a prompt read in pieces beside the same prompt read whole",

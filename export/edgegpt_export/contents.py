@@ -8,8 +8,11 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from edgegpt.config import ModelConfig
 from edgegpt.contract import PORTABLE
-from edgegpt.precision import Recipe
+from edgegpt.packing import FLOAT
+from edgegpt.precision import AUTO, Recipe, recipe
 from edgegpt.precision import weight_bytes as stored_bytes
+from edgegpt_export.graph import PACKED
+from edgegpt_export.quantisation import Quantisation
 
 _MICROSOFT: Final = "com.microsoft"
 _SHAPE_BYTES: Final = 256
@@ -41,6 +44,28 @@ def expected_weight_bytes(config: ModelConfig, bits: Recipe, kv_cache: str = "fp
     """Bytes of the weights by a recipe, each stored once, and of the scales of an int8 cache."""
     cache_scales = 2 * 4 * config.n_layer * config.n_kv_head * config.head_dim if kv_cache == "int8" else 0
     return stored_bytes(config, bits) + cache_scales
+
+
+def stored_bits(model: ModelProto) -> dict[str, int]:
+    """Bits of the weights by name: those of the operators that read them in few bits, or float32's."""
+    bits = {tensor.name: FLOAT for tensor in model.graph.initializer if tensor.data_type == TensorProto.FLOAT}
+    for node in _nodes(model.graph):
+        read = [name.removesuffix(PACKED) for name in node.input if name.endswith(PACKED)]
+        for attribute in node.attribute:
+            if attribute.name == "bits":
+                bits |= dict.fromkeys(read, attribute.i)
+    return bits
+
+
+def misnamed_matrices(model: ModelProto, config: ModelConfig, quantisation: Quantisation) -> list[str]:
+    """Matrices whose bits in the graph, in the recipe and by the precision's name are not the same."""
+    precision, stated, stored = quantisation.precision, quantisation.bits, stored_bits(model)
+    named = stated if precision == AUTO else recipe(config, precision)
+    return [
+        f"{name}: {stored.get(name)} in the graph, {stated[name]} in the recipe, {bits} in {precision}"
+        for name, bits in named.items()
+        if not stored.get(name) == stated[name] == bits
+    ]
 
 
 def unwanted_operators(model: ModelProto, target: str) -> list[str]:

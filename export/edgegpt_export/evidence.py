@@ -54,8 +54,8 @@ class Check:
     """One number that has to be small.
 
     Attributes:
-        name: `causality`, `chunked = whole`, `stepwise = whole`, `batch = singles`, `weight bytes`
-            or `operators`.
+        name: `causality`, `chunked = whole`, `stepwise = whole`, `batch = singles`, `weight bytes`,
+            `precision`, `operators` or `task accuracy`.
         value: what was measured.
         limit: the largest value that passes.
         detail: what the value is, in words.

@@ -43,6 +43,7 @@ _NORM_EPSILON: Final = 1e-5  # torch.nn.LayerNorm's default
 _HEAD_DIM_MULTIPLE: Final = 8  # what GroupQueryAttention asks for
 _INTEGER_PRODUCTS: Final = 4  # accuracy_level: activations are quantised too, a row and block at a time
 _K_SCALE_INPUT: Final = 12  # number of GroupQueryAttention's input k_scale
+PACKED: Final = ".packed"  # behind the name of a matrix of few bits
 _TO_THE_END: Final = np.iinfo(np.int64).max
 
 CacheScales = Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]
@@ -71,7 +72,7 @@ class Graph:
         `flat` stores rows (N, bytes of a row), which can be looked up, else blocks (N, G, bytes of
         a block). Returns their names; a matrix is stored once, as it was asked for first.
         """
-        packed_name, scales_name = f"{name}.packed", f"{name}.scales"
+        packed_name, scales_name = f"{name}{PACKED}", f"{name}.scales"
         if packed_name not in self.initializers:
             q = self.pack(name, self.bits[name])
             packed = q.packed.reshape(len(q.packed), -1) if flat else q.packed

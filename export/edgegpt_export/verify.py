@@ -19,15 +19,21 @@ import torch
 
 from edgegpt.artifact import Artifact, open_artifact
 from edgegpt.checkpoint import Checkpoint, load_checkpoint
+from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model import GPT
 from edgegpt.packing import BITS
 from edgegpt.precision import Recipe, matrices, recipe
 from edgegpt_export.compare import compare, max_abs, worst_kl
-from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes
+from edgegpt_export.contents import (
+    expected_weight_bytes,
+    misnamed_matrices,
+    unwanted_operators,
+    weight_bytes,
+)
 from edgegpt_export.evidence import Check, Evidence, Row
-from edgegpt_export.limits import LIMITS, Limits
+from edgegpt_export.limits import Limits
 from edgegpt_export.modes import eval_mode
 from edgegpt_export.quantisation import Quantisation
 from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache
@@ -96,7 +102,11 @@ def verify(
     )
     ids = tokens[:1]
     expected = expected_weight_bytes(model.config, quantisation.bits, quantisation.kv_cache)
-    checks = [_weight_bytes(contents, expected), _operators(contents, target)]
+    checks = [
+        _weight_bytes(contents, expected),
+        _precision(contents, model.config, quantisation),
+        _operators(contents, target),
+    ]
     del contents
     with eval_mode(model), torch.inference_mode():
         rows, whole = _rows(file, ids, limits, on_step)
@@ -113,11 +123,6 @@ def verify(
 
 def _bits(artifact: Artifact) -> Recipe:
     """The file's recipe, as it was stamped."""
-    if artifact.precision not in LIMITS:
-        raise ArtifactError(
-            f"{artifact.path} has the precision {artifact.precision!r}, for which this edgegpt has no "
-            "limits; verify it with the one that made it"
-        )
     bits = artifact.recipe.get("bits") or recipe(artifact.config, "fp32")
     known = isinstance(bits, dict) and all(bits.get(name) in BITS for name in matrices(artifact.config))
     if not known:
@@ -245,6 +250,15 @@ def _weight_bytes(contents: onnx.ModelProto, expected: int) -> Check:
     found = weight_bytes(contents)
     detail = f"difference of {found:,} bytes in the file and {expected:,} by the config"
     return Check("weight bytes", abs(found - expected), 0, detail)
+
+
+def _precision(contents: onnx.ModelProto, config: ModelConfig, quantisation: Quantisation) -> Check:
+    wrong = misnamed_matrices(contents, config, quantisation)
+    more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    detail = (
+        f"number of matrices that are not of the bits they are said to be of ({(wrong or ['none'])[0]}{more})"
+    )
+    return Check("precision", len(wrong), 0, detail)
 
 
 def _operators(contents: onnx.ModelProto, target: str) -> Check:
