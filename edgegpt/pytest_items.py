@@ -152,7 +152,7 @@ def _parity(held: Held) -> str:
 def _causality(held: Held) -> str:
     artifact = _open(held)
     moved = causality(Engine.from_artifact(artifact))
-    allowed = evidence_limit(artifact, "causality") if artifact.evidence else _CAUSALITY
+    allowed = evidence_limit(artifact, "causality") if artifact.evidence.get("rows") else _CAUSALITY
     if not moved <= allowed:
         raise VerificationError(
             f"{held.model.name} is not causal: changing later tokens moved the loss of an earlier one by "

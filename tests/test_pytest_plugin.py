@@ -49,6 +49,17 @@ def run(pytester: pytest.Pytester, model: Path, budget: str, *more: str) -> pyte
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options, *more)
 
 
+def assert_sentences(result: pytest.RunResult, n: int) -> list[str]:
+    """What each of n failures says, which is one line below its title and nothing of our code."""
+    lines = result.stdout.lines
+    first = next(i for i, line in enumerate(lines) if "= FAILURES =" in line) + 1
+    last = next(i for i, line in enumerate(lines) if i > first and line.startswith("=="))
+    titles, sentences = lines[first:last:2], lines[first + 1 : last : 2]
+    assert len(titles) == len(sentences) == n, lines[first:last]
+    assert all(title.startswith("__") and title.endswith("__") for title in titles)
+    return sentences
+
+
 # The items
 
 
@@ -81,7 +92,7 @@ def test_a_broken_limit_fails_alone_and_says_by_how_much(pytester: pytest.Pytest
     result = run(pytester, model, "tight.yaml")
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["tiny.onnx breaks the budget 'tight': parameters is *, the limit is 1,000"])
-    result.stdout.no_fnmatch_line("*Traceback*")
+    assert_sentences(result, 1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -99,7 +110,28 @@ def test_a_file_that_cannot_be_measured_fails_each_test_with_one_sentence(
     damaged.write_bytes(model.read_bytes()[:-100])
     result = run(pytester, damaged, "sizes.yaml")
     result.assert_outcomes(failed=5)
-    result.stdout.no_fnmatch_line("*Error*raise*")
+    sentences = assert_sentences(result, 5)
+    assert len(set(sentences)) == 1
+    assert "damaged.onnx is not a whole ONNX file" in sentences[0]
+
+
+def test_the_table_says_what_is_a_least_and_what_nobody_measured(
+    pytester: pytest.Pytester, model: Path
+) -> None:
+    pytester.path.joinpath("turns.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
+    board = "board: {description: A robot's board, never_measured: [parameters]}"
+    text = f"name: goal\nparameters: 1e6\naccuracy: {{path: turns.jsonl, minimum: 0.5}}\n{board}\n"
+    pytester.makefile(".yaml", goal=text)
+    result = run(pytester, model, "goal.yaml")
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*accuracy is 0, the least is 0.5",
+            "accuracy *at least 0.5 *0 *-100% *broken",
+            "The budget is for: A robot's board",
+            "Goals that nobody has measured on that board yet: parameters",
+        ]
+    )
 
 
 # Parity, causality, determinism
@@ -121,6 +153,17 @@ def test_with_a_checkpoint_the_file_is_verified_against_pytorch(
     result = run(pytester, other, "sizes.yaml", *more)
     result.assert_outcomes(failed=1, deselected=4)
     result.stdout.fnmatch_lines(["*was exported from another checkpoint than*"])
+
+
+@pytest.mark.parametrize("evidence", ['{"limits": null}', '{"rows": [1], "limits": null}', "[]"])
+def test_evidence_that_cannot_be_read_is_a_sentence_and_no_traceback(
+    pytester: pytest.Pytester, evidence: str
+) -> None:
+    entries = {**metadata(), contract.META_EVIDENCE: evidence}
+    odd = write_file(pytester.path / "odd.onnx", graph(), entries)
+    result = run(pytester, odd, "sizes.yaml", "-k", "causality or parity")
+    failed = result.parseoutcomes()["failed"]
+    assert all("odd.onnx" in sentence for sentence in assert_sentences(result, failed))
 
 
 def stamped_by_nobody(model: Path) -> dict[str, str]:
@@ -146,6 +189,12 @@ def test_own_samples_beyond(edgegpt_budget):
 def test_one_number_is_exact(edgegpt_budget):
     edgegpt_budget.hold("token_ms.max", 2e9)
 
+def test_no_number(edgegpt_budget):
+    edgegpt_budget.hold("token_ms.max", float("nan"))
+
+def test_too_few(edgegpt_budget):
+    edgegpt_budget.hold("token_ms.p50", [2e9] * 5)
+
 @pytest.mark.edgegpt_budget
 def test_what_was_measured(edgegpt_budget):
     assert edgegpt_budget.measured("load_ms").estimate.value > 0
@@ -162,6 +211,13 @@ def test_a_slip(edgegpt_budget):
 def test_a_limit_that_this_budget_does_not_have(edgegpt_budget):
     raise AssertionError
 
+def test_what_this_system_does_not_tell(edgegpt_budget, monkeypatch):
+    from edgegpt.verdict import Row, Verdict
+    unknown = Row("peak_rss_mb", 4000, None, Verdict.NOT_MEASURED)
+    monkeypatch.setattr(type(edgegpt_budget._held), "row", lambda *_: unknown)
+    edgegpt_budget.hold("peak_rss_mb")
+    raise AssertionError
+
 def test_unrelated():
     pass
 """
@@ -170,21 +226,29 @@ def test_unrelated():
 def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makepyfile(BY_HAND)
     result = run(pytester, model, "roomy.yaml", "-rs", "-k", "test_", "--strict-markers")
-    result.assert_outcomes(passed=4, failed=3, skipped=1, deselected=len(LIMITS) + len(OF_THE_FILE))
+    result.assert_outcomes(passed=4, failed=5, skipped=2, deselected=len(LIMITS) + len(OF_THE_FILE))
     result.stdout.fnmatch_lines(
         [
             "*token_ms.p50 is 2,000,000,000, the limit is 1,000,000,000",
             "*token_ms.max is 2,000,000,000, the limit is 1,000,000,000",
+            "token_ms.max is held to finite numbers, got nan",
+            "token_ms.p50 needs at least 6 samples, got 5: *",
             "*the budget 'roomy' has no limit 'token_ms.p5O', did you mean 'token_ms.p50'?",
-            "SKIPPED*the budget 'roomy' has no limit 'jitter'",
         ]
     )
+    result.stdout.fnmatch_lines_random(
+        [
+            "SKIPPED*the budget 'roomy' has no limit 'jitter'",
+            "SKIPPED*this system does not tell peak_rss_mb",
+        ]
+    )
+    assert_sentences(result, 5)
 
 
 def test_without_the_options_tests_by_hand_are_skipped_and_others_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BY_HAND)
     result = pytester.runpytest_subprocess("-rs", "--strict-markers")
-    result.assert_outcomes(passed=1, skipped=7)
+    result.assert_outcomes(passed=1, skipped=10)
     result.stdout.fnmatch_lines(["SKIPPED*needs --edgegpt-model FILE.onnx and --edgegpt-budget BUDGET.yaml"])
 
 
@@ -236,6 +300,14 @@ def test_it_does_not_measure_under_xdist(pytester: pytest.Pytester, model: Path,
     run(pytester, model, "sizes.yaml", "-n", "0").assert_outcomes(passed=5)
 
 
+@pytest.mark.parametrize("options", [["--dist", "loadgroup"], ["--dist=load", "-n", "0"]])
+def test_it_measures_where_xdist_distributes_nothing(
+    pytester: pytest.Pytester, model: Path, options: list[str]
+) -> None:
+    pytest.importorskip("xdist")
+    run(pytester, model, "sizes.yaml", *options).assert_outcomes(passed=5)
+
+
 def test_what_makes_no_sense_is_refused_in_one_sentence(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makefile(".yaml", wrong="name: wrong\ntoken_ms: {p50: 4, p99: 2}\n")
 
@@ -250,4 +322,13 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(pytester: pytest.Pyteste
     assert "none.onnx is no file" in refused("--edgegpt-model=none.onnx", *good)
     wrong = refused(f"--edgegpt-model={model}", "--edgegpt-budget=wrong.yaml")
     assert "token_ms: p50 must not be above p99, got 4.0 and 2.0" in wrong
-    assert "none.yaml does not exist" in refused(f"--edgegpt-model={model}", "--edgegpt-budget=none.yaml")
+    one = f"--edgegpt-model={model}"
+    assert "none.yaml does not exist" in refused(one, "--edgegpt-budget=none.yaml")
+    for seconds in ("-1", "0", "nan", "inf"):
+        assert "seconds must be above 0" in refused(one, *good, f"--edgegpt-seconds={seconds}")
+    assert "none is no folder" in refused(one, *good, "--edgegpt-checkpoint=none")
+    assert "File name too long" in refused(f"--edgegpt-model={'x' * 300}", *good)
+    pytester.makefile(".yaml", many="name: many\nload_ms: 1\nthreads: 9999\n")
+    assert "threads must be at most" in refused(one, "--edgegpt-budget=many.yaml")
+    os.mkfifo("pipe.yaml")
+    assert "pipe.yaml is a pipe or a device" in refused(one, "--edgegpt-budget=pipe.yaml")
