@@ -13,7 +13,7 @@ from edgegpt import contract, ort_session, tuning  # before any other module tha
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
-from edgegpt.onnx_metadata import file_sha256, metadata_entry, read_metadata
+from edgegpt.onnx_metadata import beside_its_data, file_sha256, metadata_entry, read_metadata
 from edgegpt.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
@@ -104,6 +104,18 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
             _session(path, file, chosen.prefill_threads, spinning=chosen.spinning) if apart else None
         ),
     )
+
+
+def count_artifact(path: str | Path) -> tuple[ModelConfig, str, int]:
+    """Config, number in the cache and bytes of a file, its data among them, without building a session.
+
+    Everything is checked that `open_artifact` checks but the graph; raises ArtifactError as it does.
+    """
+    path = _path(path)
+    metadata = _metadata(path)
+    config, _, _ = _parts(path, metadata)
+    _, data_bytes = _check_data(path, metadata)
+    return config, metadata[contract.META_KV_CACHE], path.stat().st_size + data_bytes
 
 
 def file_identity(path: str | Path) -> str:
@@ -260,7 +272,7 @@ def _check_data(path: Path, metadata: dict[str, str]) -> tuple[Path, int]:
             f"the metadata {contract.META_DATA_FILE} in {path} must name the file of its weights, "
             f"got {name[:40]!r}; export it again"
         )
-    file = path if path.with_name(name).is_file() else path.resolve()
+    file = beside_its_data(path, name)
     data = file.with_name(name)
     if not data.is_file():
         if name != f"{file.name}.data":

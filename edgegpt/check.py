@@ -1,19 +1,20 @@
 """Hold one file to a budget: measure in fresh processes, judge each limit by its interval."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.accounting import parameter_count
-from edgegpt.artifact import open_artifact
+from edgegpt.accounting import kv_cache_bytes, parameter_count
+from edgegpt.artifact import count_artifact
 from edgegpt.budget import Budget
+from edgegpt.check_plan import advice, check_plan
 from edgegpt.errors import MeasureError
-from edgegpt.estimates import LEAST_PROCESSES, estimates, is_quiet
+from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.evaluation import evaluate
 from edgegpt.generator import load
 from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.noise import noise
+from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import check_threads, measure_process
 from edgegpt.memory_need import check_memory
@@ -21,11 +22,6 @@ from edgegpt.pairs import Pair, read_jsonl
 from edgegpt.verdict import Estimate, Row, Verdict, rows
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
-_IDLE_SECONDS: Final = 0.5
-_GENERATIONS: Final = 300  # in each process, after a quarter as many to warm up
-
-_COUNTED: Final = {"parameters", "artifact_mb", "accuracy"}  # for which no process is needed
-_TIMED: Final = {"ttft_ms", "token_ms", "jitter"}
 
 OnStep = Callable[[str], None]
 
@@ -42,6 +38,7 @@ class Check:
         processes: how many measured; 0 where every limit could be counted.
         rows: one for each limit of the budget.
         noise: why the times are not to be trusted, one sentence each; empty on a quiet machine.
+        advice: what would make the verdicts surer, one sentence each.
     """
 
     path: Path
@@ -51,6 +48,7 @@ class Check:
     processes: int
     rows: tuple[Row, ...]
     noise: tuple[str, ...]
+    advice: tuple[str, ...] = ()
 
     @property
     def broken(self) -> tuple[Row, ...]:
@@ -65,16 +63,19 @@ def check(
     threads: int | None = None,
     processes: int = LEAST_PROCESSES,
     seconds: float = SECONDS,
+    before: Machine | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Check:
-    """Measure what the budget limits, and nothing else.
+    """Measure what the budget limits, and nothing else; what can be counted starts no process.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
         budget: what it has to keep.
         threads: of onnxruntime; None is the budget's.
         processes: how many fresh processes measure, one after another, at least LEAST_PROCESSES.
-        seconds: of measuring times in each; more samples make surer percentiles.
+        seconds: of measuring times in each; more samples make surer percentiles. Where a limit of a p99
+            needs more for an upper bound, up to ten times as long.
+        before: the machine before the caller's own work, which would count as load; None is now.
         on_step: is told what happens next, in a few words.
 
     Raises:
@@ -88,14 +89,16 @@ def check(
             f"processes must be at least {LEAST_PROCESSES}, got {processes}; fewer give no interval"
         )
     check_seconds(seconds)
-    check_threads(threads)
+    plan = check_plan(budget, threads, seconds, processes)
+    loads = plan is not None or budget.accuracy is not None
+    if loads:
+        check_threads(threads)
     pairs = [] if budget.accuracy is None else read_jsonl(Path(budget.accuracy.path))
-    check_memory(path, budget.board)
+    check_memory(path, budget.board, here=loads)
+    before = before or machine()
     on_step("reading the file")
     figures = _counted(path)
-    before = machine()
     measured: list[ProcessFigures] = []
-    plan = _plan(budget, threads, seconds)
     if plan is not None:
         measured = _measure(path, plan, processes, on_step)
         figures |= estimates(measured)
@@ -103,7 +106,16 @@ def check(
         on_step(f"answering {len(pairs)} examples")
         figures["accuracy"] = _accuracy(path, threads, pairs)
     found = rows(budget.limits(), figures)
-    return Check(path, budget, threads, before, len(measured), found, _noise(measured, before, threads))
+    return Check(
+        path,
+        budget,
+        threads,
+        before,
+        len(measured),
+        found,
+        _noise(measured, before, budget, threads),
+        tuple(advice(found, measured)),
+    )
 
 
 def check_seconds(seconds: float) -> None:
@@ -123,6 +135,7 @@ def check_json(checked: Check) -> dict[str, Any]:
         "processes": checked.processes,
         "machine": asdict(checked.machine),
         "noise": list(checked.noise),
+        "advice": list(checked.advice),
         "broken": bool(checked.broken),
         "verdicts": {verdict.value: verdicts.count(verdict) for verdict in Verdict},
         "limits": [_row_json(row) for row in checked.rows],
@@ -130,25 +143,12 @@ def check_json(checked: Check) -> dict[str, Any]:
 
 
 def _counted(path: Path) -> dict[str, Estimate | None]:
-    artifact = open_artifact(path)
+    config, kv_cache, n_bytes = count_artifact(path)
     return {
-        "parameters": Estimate.exact(parameter_count(artifact.config)),
-        "artifact_mb": Estimate.exact(artifact.bytes / 1e6),
+        "parameters": Estimate.exact(parameter_count(config)),
+        "artifact_mb": Estimate.exact(n_bytes / 1e6),
+        "kv_cache_mb": Estimate.exact(kv_cache_bytes(config, config.block_size, kv_cache) / 1e6),
     }
-
-
-def _plan(budget: Budget, threads: int, seconds: float) -> Plan | None:
-    """What each process has to do; None where counting is enough."""
-    keys = {name.partition(".")[0] for name in budget.limits()}
-    if keys <= _COUNTED:
-        return None
-    return Plan(
-        threads=threads,
-        prompts=(1 if budget.ttft_ms is None else budget.ttft_ms.prompt_tokens,),
-        seconds=seconds if keys & _TIMED else 0.0,
-        idle_seconds=_IDLE_SECONDS if "idle_cpu_percent" in keys else 0.0,
-        generations=_GENERATIONS if "rss_slope_kb_per_1000" in keys else 0,
-    )
 
 
 def _measure(path: Path, plan: Plan, processes: int, on_step: OnStep) -> list[ProcessFigures]:
@@ -158,12 +158,12 @@ def _measure(path: Path, plan: Plan, processes: int, on_step: OnStep) -> list[Pr
     """
     measured: list[ProcessFigures] = []
     for i in range(2 * processes):
-        quiet = sum(map(is_quiet, measured))
+        quiet = sum(not was_disturbed(figures) for figures in measured)
         if quiet == processes:
             break
         again = " once more, the machine is busy" if i >= processes else ""
         on_step(f"measuring{again}, {quiet} of {processes} processes done")
-        measured.append(measure_process(path, plan))
+        measured.append(measure_process(path, replace(plan, seed=i)))
     return sorted(measured, key=lambda figures: figures.waited_percent or 0.0)[:processes]
 
 
@@ -172,8 +172,12 @@ def _accuracy(path: Path, threads: int, pairs: list[Pair]) -> Estimate:
     return Estimate.exact(evaluate(load(path, threads=threads), pairs).exact_match)
 
 
-def _noise(measured: list[ProcessFigures], before: Machine, threads: int) -> tuple[str, ...]:
-    return noise(measured, before, threads) if measured else ()
+def _noise(measured: list[ProcessFigures], before: Machine, budget: Budget, threads: int) -> tuple[str, ...]:
+    if not measured:
+        return ()
+    # Where nothing but the load was timed, it is what the processes waited in.
+    load = load_noise(measured) if budget.load_ms is not None and measured[0].round_ms else ()
+    return noise(measured, before, threads) + load
 
 
 def _row_json(row: Row) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,15 +39,26 @@ def cgroup_quota(proc: Path = Path("/proc/self/cgroup"), root: Path = _CGROUP) -
     The tightest of the group and those above it counts: cpu.max (cgroups v2), or cpu.cfs_quota_us and
     cpu.cfs_period_us (v1), https://docs.kernel.org/admin-guide/cgroup-v2.html.
     """
-    limits = []
+    limits = [_quota(group) for group in control_groups("cpu", proc, root)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def control_groups(
+    controller: str, proc: Path = Path("/proc/self/cgroup"), root: Path = _CGROUP
+) -> Iterator[Path]:
+    """The folders of this process's control group and of those above it, of cgroups v2 and of v1.
+
+    Args:
+        controller: as `cpu` or `memory`; v1 has a tree for each, v2 one for all.
+        proc, root: where the kernel tells.
+    """
     for line in (system_text(proc) or "").splitlines():
         _, controllers, path = (line + "::").split(":")[:3]
-        if controllers == "" or "cpu" in controllers.split(","):
-            base = root if controllers == "" else root / "cpu"
+        if controllers == "" or controller in controllers.split(","):
+            base = root if controllers == "" else root / controller
             group = base / path.strip("/")
             # Inside a container the path may be the host's; its own group is then at the root.
-            limits += [_quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(base)]
-    return min((limit for limit in limits if limit is not None), default=None)
+            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(base))
 
 
 def available_cores(allowed: int, quota: float | None) -> int:

@@ -6,65 +6,70 @@ narrower than the processes differ, and for percentiles of times also never narr
 of samples allows.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from edgegpt.measure.distribution import Distribution, Interval
-from edgegpt.measure.plan import ProcessFigures
+from edgegpt.measure.noise import DISTURBED_PERCENT
+from edgegpt.measure.plan import STEADY_REQUESTS, ProcessFigures
 from edgegpt.verdict import Estimate
 
 # With six, the smallest and the largest enclose the true median with 97 %; with five, with 94 % only.
 LEAST_PROCESSES: Final = 6
 
-# Share of its time that a process was ready to run while other work had its core, from which on its slow
-# samples are the machine's: a wait is as long as ten tokens of a small model.
-DISTURBED_PERCENT: Final = 2.0
-
 
 def estimates(processes: Sequence[ProcessFigures]) -> dict[str, Estimate | None]:
-    """Figures by the names of the limits; None where this system does not tell.
+    """Figures by the names of the limits; None where this system does not tell, or the plan left it out.
 
     Args:
         processes: at least LEAST_PROCESSES that did the same plan; of the first token the shortest
             prompt counts, of further tokens all cache fills together.
     """
-    first = [figures.first_token[min(figures.first_token)] for figures in processes]
-    token = [Distribution.joined(figures.token.values()) for figures in processes]
-    found = {
-        "kv_cache_mb": Estimate.exact(max(figures.cache_bytes for figures in processes) / 1e6),
+    found: dict[str, Estimate | None] = {
         "peak_rss_mb": _of_each(
             processes, lambda p: None if p.peak_rss_bytes is None else p.peak_rss_bytes / 1e6
         ),
-        "load_ms": _of_each(processes, lambda p: p.load_ms),
-        "ttft_ms.p50": _percentile(first, 0.50),
-        "ttft_ms.p99": _percentile(first, 0.99),
-        "token_ms.p50": _percentile(token, 0.50),
-        "token_ms.p99": _percentile(token, 0.99),
-        "token_ms.max": _largest(token),
-        "jitter": _of_each(processes, _jitter),
+        "load_ms": _load(processes),
         "idle_cpu_percent": _of_each(processes, lambda p: p.idle_cpu_percent),
-        "rss_slope_kb_per_1000": _of_each(processes, lambda p: p.rss_slope_kb_per_1000),
+        "rss_slope_kb_per_1000": _slope(processes),
     }
+    if processes[0].first_token:
+        first = [figures.first_token[min(figures.first_token)] for figures in processes]
+        found |= {"ttft_ms.p50": _percentile(first, 0.50), "ttft_ms.p99": _percentile(first, 0.99)}
+    if processes[0].token:
+        token = [Distribution.joined(figures.token.values()) for figures in processes]
+        found |= {
+            "token_ms.p50": _percentile(token, 0.50),
+            "token_ms.p99": _percentile(token, 0.99),
+            "token_ms.max": _largest(token),
+            "jitter": _jitter(processes),
+        }
     return found if all(map(is_quiet, processes)) else _tails_in_doubt(found)
 
 
 def is_quiet(figures: ProcessFigures) -> bool:
-    """Whether a process had its core to itself, by the kernel's count of how long it waited."""
-    return (figures.waited_percent or 0.0) <= DISTURBED_PERCENT
+    """Whether a process is known to have had its core to itself."""
+    return figures.waited_percent is not None and figures.waited_percent <= DISTURBED_PERCENT
+
+
+def was_disturbed(figures: ProcessFigures) -> bool:
+    """Whether a process is known to have lost its core to other work, so that it may be measured again."""
+    return (figures.waited_percent or 0.0) > DISTURBED_PERCENT
 
 
 def _tails_in_doubt(found: dict[str, Estimate | None]) -> dict[str, Estimate | None]:
     """What slow samples say of the model when some of them are other work's: no less than the median."""
     at_least = {
-        "ttft_ms.p99": found["ttft_ms.p50"],
-        "token_ms.p99": found["token_ms.p50"],
-        "token_ms.max": found["token_ms.p50"],
+        "ttft_ms.p99": found.get("ttft_ms.p50"),
+        "token_ms.p99": found.get("token_ms.p50"),
+        "token_ms.max": found.get("token_ms.p50"),
         "jitter": Estimate.exact(1.0),
     }
     for name, median in at_least.items():
-        tail = found[name]
+        tail = found.get(name)
         if tail is not None and median is not None:
             found[name] = replace(tail, low=min(tail.low, median.low))
     return found
@@ -104,6 +109,41 @@ def _largest(parts: Sequence[Distribution]) -> Estimate:
     return Estimate(max(largest), min(largest), max(largest))
 
 
-def _jitter(figures: ProcessFigures) -> float:
-    """The worst cache fill's own: between fills the time grows, which is no jitter."""
-    return max(tokens.jitter for tokens in figures.token.values())
+def _jitter(processes: Sequence[ProcessFigures]) -> Estimate:
+    """p99 / p50 of the worst cache fill: between fills the time grows, which is no jitter."""
+    fills = [_jitter_of([figures.token[n] for figures in processes]) for n in processes[0].token]
+    return Estimate(
+        max(fill.value for fill in fills), max(fill.low for fill in fills), max(fill.high for fill in fills)
+    )
+
+
+def _jitter_of(parts: Sequence[Distribution]) -> Estimate:
+    """Of one fill: at the ends of what p99 and p50 may be, and no surer than the processes agree."""
+    together = Distribution.joined(parts)
+    slow, usual = together.interval(0.99), together.interval(0.50)
+    by_process = _median_interval(part.jitter for part in parts)
+    return Estimate(
+        together.jitter,
+        min(slow.low / usual.high, by_process.low),
+        max(slow.high / usual.low if usual.low else math.inf, by_process.high),
+    )
+
+
+def _load(processes: Sequence[ProcessFigures]) -> Estimate:
+    """What a process waited for its core while it loaded is not the model's for sure."""
+    found = _median([figures.load_ms for figures in processes])
+    least = _median_interval(figures.load_ms - _waited_ms(figures) for figures in processes)
+    return replace(found, low=min(found.low, least.low))
+
+
+def _waited_ms(figures: ProcessFigures) -> float:
+    waited = min(figures.load_waited_ms or 0.0, figures.load_ms)
+    return waited if 100 * waited > DISTURBED_PERCENT * figures.load_ms else 0.0
+
+
+def _slope(processes: Sequence[ProcessFigures]) -> Estimate | None:
+    """Where fewer requests were watched than it takes to warm up, growth may have been that."""
+    found = _of_each(processes, lambda p: p.rss_slope_kb_per_1000)
+    if found is not None and any(p.watched_requests < STEADY_REQUESTS for p in processes):
+        found = replace(found, low=min(found.low, 0.0))
+    return found

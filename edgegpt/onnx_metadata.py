@@ -47,6 +47,11 @@ def read_metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
+def beside_its_data(path: Path, name: str) -> Path:
+    """The file that finds its weights, `name` beside it: `path`, or what it links to where they lie there."""
+    return path if path.with_name(name).is_file() else path.resolve()
+
+
 def metadata_entry(key: str, value: str) -> bytes:
     """One entry of metadata_props as it stands in a file."""
     entry = _bytes_field(_KEY, key.encode()) + _bytes_field(_VALUE, value.encode())

@@ -67,7 +67,7 @@ class TargetMachine(_Strict):
 
 
 class Bandwidth(_Strict):
-    """How fast a buffer is read over and over by one thread after another, the best of several passes."""
+    """How fast a buffer is read over and over by all threads at once, the best of several passes."""
 
     working_set_mb: Positive
     gb_s: Positive = Field(description="10^9 bytes a second.")
@@ -199,7 +199,10 @@ class Target(_Strict):
     calls: Calls
     second_thread_us: NotNegative | None = Field(
         None,
-        description="What a node costs more when a sleeping second thread shares it; None with one core.",
+        description=(
+            "What a node that is too small to gain takes longer when a sleeping second thread is woken to "
+            "share it; None with one core. No prediction uses it."
+        ),
     )
     load: Load
     memory: Memory

@@ -23,6 +23,7 @@ TWO_MS = Distribution((2.0,) * 98 + (3.0, 5.0))
 FIGURES = ProcessFigures(
     import_ms=100.0,
     load_ms=150.0,
+    load_waited_ms=0.0,
     first_reply_ms=5.0,
     imported=Memory(50_000_000, 30_000_000, 20_000_000),
     loaded=Memory(60_000_000, 38_000_000, 22_000_000),
@@ -36,7 +37,9 @@ FIGURES = ProcessFigures(
     tokenise_tokens=26,
     draw=Distribution((0.03,)),
     round_ms=(2.0,),
+    seconds=0.2,
     waited_percent=0.0,
     rss_slope_kb_per_1000=None,
+    watched_requests=0,
     bandwidth=(),
 )

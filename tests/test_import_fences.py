@@ -52,6 +52,7 @@ LAYERS: dict[str, set[str]] = {
         "budget",
         "call_costs",
         "check",
+        "check_plan",
         "estimates",
         "evaluation",
         "file_checks",

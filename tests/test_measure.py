@@ -16,21 +16,25 @@ import pytest
 from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
+from test_artifact import NOT_FOR_A_ROBOT
 from tiny_files import graph, metadata, tiny_file, write_file
 
 import edgegpt
 from edgegpt import contract
 from edgegpt.config import ModelConfig
+from edgegpt.cores import control_groups
 from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.kv_cache import KVCache
-from edgegpt.measure import process
+from edgegpt.measure import free_memory, process
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.file import read_file
-from edgegpt.measure.machine import cgroup_quota, machine
+from edgegpt.measure.free_memory import group_free_bytes
+from edgegpt.measure.leak import steady_slope
+from edgegpt.measure.machine import available_memory_bytes, cgroup_quota, machine
 from edgegpt.measure.memory import memory, peak_rss_bytes
-from edgegpt.measure.noise import noise
+from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.plan import (
     MIN_ROUNDS,
     Plan,
@@ -40,9 +44,12 @@ from edgegpt.measure.plan import (
     plan_from_json,
 )
 from edgegpt.measure.process import measure_process
-from edgegpt.measure.timing import measure_first_token, measure_tokens
+from edgegpt.measure.rounds import Rounds
+from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.measure.traffic import weight_bytes_per_token
+from edgegpt.measure.waiting import Moment, _ticks, waited_seconds
 from edgegpt.precision import recipe
+from edgegpt.profiling.products import largest_working_set_mb
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 HUNDRED = Distribution(tuple(float(i) for i in range(100, 0, -1)))
@@ -60,7 +67,7 @@ def engine(file: Path) -> Engine:
 
 @pytest.fixture(scope="module")
 def figures(file: Path) -> ProcessFigures:
-    return measure_process(file, Plan(seconds=0.0, idle_seconds=0.01, generations=8, burst=4))
+    return measure_process(file, Plan(seconds=0.0, idle_seconds=0.01, requests=8, burst=4))
 
 
 # Percentiles
@@ -152,6 +159,34 @@ def test_a_quota_of_the_first_cgroups_counts_too(tmp_path: Path) -> None:
     assert cgroup_quota(proc, tmp_path) == 0.5
 
 
+def test_the_tightest_memory_limit_of_the_groups_above_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cached of files is dropped first, as in the machine's own count."""
+    group(tmp_path / "robot", "memory.max", "500000000\n")
+    group(tmp_path / "robot", "memory.current", "400000000\n")
+    group(tmp_path / "robot", "memory.stat", "anon 7\nactive_file 20000000\ninactive_file 30000000\n")
+    group(tmp_path / "robot" / "node", "memory.max", "max\n")
+    group(tmp_path / "robot" / "node", "memory.current", "100\n")
+    proc = tmp_path / "self"
+    proc.write_text("0::/robot/node\n")
+    groups = list(control_groups("memory", proc, tmp_path))
+    assert [group_free_bytes(folder) for folder in groups] == [None, 150_000_000, None]
+    monkeypatch.setattr(free_memory, "control_groups", lambda _: groups)
+    assert (available_memory_bytes() or 0) <= 150_000_000
+    assert beyond_cache_bytes() <= 150_000_000 // 4
+    assert largest_working_set_mb() <= 15
+
+
+def test_a_memory_limit_of_the_first_cgroups_counts_too(tmp_path: Path) -> None:
+    group(tmp_path / "memory" / "job", "memory.limit_in_bytes", "300000000\n")
+    group(tmp_path / "memory" / "job", "memory.usage_in_bytes", "350000000\n")
+    proc = tmp_path / "self"
+    proc.write_text("4:memory:/job\n1:cpu,cpuacct:/\n")
+    groups = list(control_groups("memory", proc, tmp_path))
+    assert [group_free_bytes(folder) for folder in groups] == [0, None]
+
+
 def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
     assert cgroup_quota(tmp_path / "none", tmp_path) is None
 
@@ -205,12 +240,6 @@ def test_resident_memory_is_private_and_mapped_together() -> None:
 # An engine in this process
 
 
-def test_as_many_samples_come_as_were_asked_for(engine: Engine) -> None:
-    assert measure_first_token(engine, 8, 5).n == 5
-    assert measure_first_token(engine, engine.capacity, 1).n == 1
-    assert measure_tokens(engine, 10, 7).n == 7
-
-
 def test_the_first_further_token_finds_the_cache_as_full_as_asked(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,31 +249,88 @@ def test_the_first_further_token_finds_the_cache_as_full_as_asked(
         fills.append(cache.length)
         return decode(self, cache, token_id)
 
+    cache, ids = engine.new_cache(), random_ids(engine, engine.capacity - 5)
+    assert first_token_ms(engine, cache, ids) > 0
     monkeypatch.setattr(Engine, "decode_one_token", watched)
-    measure_tokens(engine, engine.capacity - 5, 4)
+    assert len(token_ms(engine, cache, ids, 4)) == 4
     assert fills == [engine.capacity - 5 + i for i in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "repeats", "sentence"),
-    [
-        (0, 1, "prompt_tokens must be at least 1, got 0"),
-        (49, 1, "prompt_tokens must be at most 48 with this context, got 49"),
-        (8, 0, "repeats must be at least 1, got 0"),
-        (8.5, 1, r"prompt_tokens must be a whole number, got 8\.5"),
-    ],
-)
-def test_a_prompt_that_cannot_be_measured_is_refused(
-    engine: Engine, prompt: Any, repeats: int, sentence: str
-) -> None:
-    with pytest.raises(MeasureError, match=sentence):
-        measure_first_token(engine, prompt, repeats)
+def test_a_round_reads_no_prompt_but_those_it_times(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow board a full cache takes longer to read than all that is timed."""
+    read, prefill = [], Engine.prefill
+
+    def watched(self: Engine, cache: KVCache, token_ids: Any, **options: Any) -> Any:
+        read.append(len(token_ids))
+        return prefill(self, cache, token_ids, **options)
+
+    monkeypatch.setattr(Engine, "prefill", watched)
+    rounds = Rounds(engine, Plan(prompts=(8,), fills=(30, 12), burst=4, repeats=2, seconds=0.0))
+    rounds.run(lambda _: None)
+    assert read == [47, *[8, 8, 1, 1] * (1 + MIN_ROUNDS)]
+    assert {n: len(samples) for n, samples in rounds.token.items()} == {30: 12, 12: 12}
 
 
-def test_a_fill_that_leaves_no_room_is_refused(engine: Engine) -> None:
-    assert measure_tokens(engine, 43, 4).n == 4
-    with pytest.raises(MeasureError, match="cache_fill must be at most 43 with this context, got 44"):
-        measure_tokens(engine, 44, 4)
+def test_rounds_go_on_until_there_are_samples_enough_but_not_for_ever(engine: Engine) -> None:
+    plan = Plan(prompts=(8,), fills=(12,), burst=4, seconds=0.05, first_samples=9, token_samples=40)
+    rounds = Rounds(engine, replace(plan, seconds=1.0))
+    monotone: list[float] = []
+    rounds.run(monotone.append)
+    assert len(rounds.first[8]) >= 9
+    assert len(rounds.token[12]) >= 40
+    assert monotone == sorted(monotone)
+    endless = Rounds(engine, replace(plan, seconds=0.005, first_samples=10**9))
+    endless.run(lambda _: None)
+    assert endless.seconds >= 0.05  # ten times as long
+    assert len(endless.first[8]) < 10**6
+
+
+def test_what_the_plan_leaves_out_is_not_done(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("nothing is to be measured")
+
+    monkeypatch.setattr(Engine, "prefill", never)
+    rounds = Rounds(engine, Plan(prompts=(), fills=(), longest=False))
+    rounds.run(lambda _: None)
+    assert (rounds.first, rounds.token, rounds.medians) == ({}, {}, [])
+
+
+# Growth
+
+
+LEAK = """
+import sys, edgegpt
+from edgegpt.measure.leak import growth
+engine, kept, leak = edgegpt.load(sys.argv[1]).engine, [], int(sys.argv[2])
+generate = engine.generate
+def leaking(*arguments):
+    kept.append(bytearray(leak) if leak else None)
+    return generate(*arguments)
+engine.generate = leaking
+found = growth(engine, 500, seed=leak)
+print(len(kept), found.requests, found.kb_per_1000)
+"""
+
+
+@LINUX
+@pytest.mark.parametrize(("leak", "low", "high"), [(0, -40, 60), (200, 150, 400)])
+def test_a_leak_is_found_and_none_where_there_is_none(file: Path, leak: int, low: int, high: int) -> None:
+    """In a process of its own, whose heap has no holes that would be filled first."""
+    command = [sys.executable, "-c", LEAK, str(file), str(leak)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    asked, watched, kb_per_1000 = run.stdout.split()
+    assert (asked, watched) == ("1000", "500")
+    assert low < float(kb_per_1000) < high
+
+
+@pytest.mark.parametrize("at", range(1, 51))
+def test_one_jump_of_an_allocator_is_no_leak(at: int) -> None:
+    assert steady_slope(np.repeat([0.0, 64e3], [at, 51 - at])) == 0
+
+
+def test_what_grows_and_grows_is_one() -> None:
+    assert steady_slope(np.repeat([0.0, 64e3, 128e3], 17)) > 1e3
+    assert steady_slope(np.arange(51) * 4096.0) == 4096
 
 
 # What a token reads
@@ -313,6 +399,30 @@ def test_its_memory_grows_from_imports_to_work_and_is_the_models_alone(figures: 
     assert figures.rss_slope_kb_per_1000 is not None
 
 
+def test_nothing_of_the_tools_own_is_in_the_process_whose_memory_is_read(file: Path) -> None:
+    code = (
+        "import sys, numpy, onnxruntime; before = set(sys.modules)\n"
+        "from edgegpt.measure import child; from edgegpt.measure.plan import Plan\n"
+        "read = child.peak_rss_bytes; loaded = set()\n"
+        "child.peak_rss_bytes = lambda: (loaded.update(sys.modules), read())[1]\n"
+        "child.measure(sys.argv[1], Plan(seconds=0.0), lambda _: None); print(*loaded - before)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "edgegpt.measure.rounds" in loaded
+    assert not loaded & NOT_FOR_A_ROBOT
+
+
+def test_a_load_alone_is_measured_without_a_round(file: Path) -> None:
+    plan = Plan(prompts=(), fills=(), longest=False, apart=False, seconds=0.0, idle_seconds=0.0)
+    figures = measure_process(file, plan)
+    assert (figures.first_token, figures.token, figures.tokenise, figures.draw) == ({}, {}, None, None)
+    assert figures.load_ms > 0
+    assert figures_from_json(json.loads(json.dumps(figures_to_json(figures)))) == figures
+    if (waited := figures.load_waited_ms) is not None:
+        assert figures.waited_percent == pytest.approx(100 * waited / figures.load_ms)
+
+
 def test_figures_come_through_json_unchanged(figures: ProcessFigures) -> None:
     assert figures_from_json(json.loads(json.dumps(figures_to_json(figures)))) == figures
 
@@ -364,7 +474,8 @@ def test_lengths_that_do_not_fit_are_refused(file: Path, plan: dict[str, Any], s
         ({"seconds": -1.0}, r"seconds must be a number of at least 0, got -1\.0"),
         ({"seconds": math.nan}, "seconds must be a number of at least 0, got nan"),
         ({"burst": 0}, "burst must be at least 1, got 0"),
-        ({"prompts": ()}, "prompts must hold at least one length"),
+        ({"repeats": 0}, "repeats must be at least 1, got 0"),
+        ({"requests": -1}, "requests must be a number of at least 0, got -1"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(plan: dict[str, Any], sentence: str) -> None:
@@ -402,6 +513,12 @@ def test_what_is_wrong_with_a_file_is_said_as_if_it_were_loaded_here(tmp_path: P
         ("cat > /dev/null; kill -11 $$", "was ended by SIGSEGV$"),
         ("echo first >&2; echo last line >&2; exit 3", "failed: last line$"),
         ("cat > /dev/null; echo not json; exit 3", "failed: exit code 3$"),
+        ("cat > /dev/null; echo 3; echo null; echo '[]'; exit 3", "failed: exit code 3$"),
+        (r"cat > /dev/null; printf '\377\n'; exit 3", "failed: exit code 3$"),
+        (
+            """cat > /dev/null; echo '{"error": {"kind": "MeasureError", "sentence": "said"}}'; echo '{}'""",
+            "^said$",
+        ),
     ],
 )
 def test_a_process_that_dies_is_one_sentence(
@@ -427,9 +544,31 @@ def test_an_interrupted_measurement_leaves_no_process(file: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(process.subprocess, "Popen", Remembered)
+    # What Python 3.11 waits for a child after Ctrl-C; a child that ends may take longer.
+    monkeypatch.setattr(Remembered, "_wait", slow_to_end(Remembered._wait))
     with pytest.raises(KeyboardInterrupt):
         measure_process(file, Plan(seconds=600.0), on_progress=interrupt)
     assert [child.returncode is not None for child in started] == [True]
+
+
+def slow_to_end(wait: Any) -> Any:
+    def patient(self: Any, timeout: float | None) -> Any:
+        if timeout is not None:
+            raise subprocess.TimeoutExpired("child", timeout)
+        return wait(self, timeout=None)
+
+    return patient
+
+
+def test_what_another_library_prints_is_no_figure(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, in the middle and after; without an end of line too."""
+    noise = """import atexit; print('{"figures": 1', end=''); atexit.register(print, '{}')"""
+    (tmp_path / "sitecustomize.py").write_text(noise)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    plan = Plan(prompts=(), fills=(), apart=False, seconds=0.0, idle_seconds=0.0)
+    assert measure_process(file, plan).load_ms > 0
 
 
 # Noise
@@ -449,6 +588,45 @@ def test_a_busy_machine_is_said_with_its_load(figures: ProcessFigures) -> None:
     assert "between 1.000 and 1.600 ms" in spread
 
 
-def test_what_the_system_does_not_tell_is_no_noise(figures: ProcessFigures) -> None:
+def test_a_system_that_does_not_tell_is_said_but_its_load_is_not_guessed(figures: ProcessFigures) -> None:
     unknown = replace(figures, waited_percent=None, round_ms=(1.0,))
-    assert noise([unknown], replace(machine(), load=None), 1) == ()
+    (sentence,) = noise([unknown], replace(machine(), load=None), 1)
+    assert "does not tell whether other work had" in sentence
+
+
+def test_loads_that_waited_are_said(figures: ProcessFigures) -> None:
+    assert load_noise([replace(figures, load_ms=200.0, load_waited_ms=2.0)]) == ()
+    assert load_noise([replace(figures, load_waited_ms=None)]) == ()
+    (sentence,) = load_noise([replace(figures, load_ms=200.0, load_waited_ms=60.0)])
+    assert "while files were loaded" in sentence
+    assert "30 % of the time" in sentence
+
+
+# Waiting
+
+
+def test_waiting_is_the_kernels_count_and_what_the_host_took() -> None:
+    start = Moment(seconds=10.0, waited=1.0, wanted=1000, stolen=50)
+    assert Moment(12.0, 1.5, 1200, 50).percent_since(start) == 25
+    assert Moment(12.0, 1.0, 1200, 71).percent_since(start) == 10
+    assert Moment(12.0, 1.0, 1002, 51).percent_since(start) == 0  # one tick may be of before
+    assert Moment(12.0, None, 1200, 50).percent_since(start) is None
+
+
+def test_ticks_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu  100 5 20 4000 30 1 2 7 50 0\ncpu0 1 2 3\n")
+    assert _ticks(tmp_path / "stat") == (135, 7)
+    assert _ticks(tmp_path / "none") == (0, 0)
+    (tmp_path / "stat").write_text("cpu  100 5 20 4000\n")
+    assert _ticks(tmp_path / "stat") == (0, 0)
+
+
+def test_without_sched_stats_lost_cores_are_counted_and_without_both_nothing_is_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "schedstat").write_text("5000000000 1500000000 77\n")
+    assert waited_seconds(tmp_path / "schedstat") == 1.5
+    if os.name == "posix":
+        assert (waited_seconds(tmp_path / "none") or 0.0) >= 0
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert waited_seconds(tmp_path / "none") is None

@@ -19,7 +19,8 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.job import Progress, do
 from edgegpt.measure.memory import memory
-from edgegpt.measure.timing import first_token_ms, random_ids, token_ms, waited_seconds
+from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
+from edgegpt.measure.waiting import moment
 from edgegpt.tuning import PREFILL_CHUNK, Tuning
 
 PROMPT: Final = 128  # tokens, or as many as fit
@@ -114,14 +115,12 @@ class _Rounds:
         for pair in pairs:
             pair.run()
             pair.clear()
-        waited, start = waited_seconds(), time.perf_counter()
-        while (spent := time.perf_counter() - start) < seconds or len(self.token.ms) < _MIN_ROUNDS:
+        before = moment()
+        while (spent := time.perf_counter() - before.seconds) < seconds or len(self.token.ms) < _MIN_ROUNDS:
             for pair in pairs:
                 pair.run()
             progress(min(spent / seconds if seconds else 1.0, len(self.token.ms) / _MIN_ROUNDS))
-        if waited is None:
-            return None
-        return 100 * ((waited_seconds() or waited) - waited) / (time.perf_counter() - start)
+        return moment().percent_since(before)
 
     def _token(self, engine: Engine) -> float:
         return statistics.median(token_ms(engine, self._filled, self._ids[: self.fill], self._burst))

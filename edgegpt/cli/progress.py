@@ -1,18 +1,31 @@
-"""A bar or a line of words for what takes more than a second."""
+"""A bar or a line of words for what takes more than a second.
+
+Nothing is redrawn but when there is something new to say: on a board with one core whoever draws takes the
+core of the process that is measured.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
+from typing import Final
 
 from rich.text import Text
 
 from edgegpt.cli.output import stderr
 
+_EVERY_SECONDS: Final = 1.0  # that a bar moves
+
 
 @contextmanager
 def steps(first: str = "starting") -> Iterator[Callable[[str], None]]:
     """Call what it gives with what happens next, in a few words; nothing shows where nobody looks."""
-    with stderr.status(first) as status:
-        yield lambda step: status.update(Text(step))
+    from rich.live import Live
+
+    def line(step: str) -> Text:
+        return Text(f"\N{BULLET} {step}", no_wrap=True, overflow="ellipsis")
+
+    with Live(line(first), console=stderr, auto_refresh=False, transient=True) as live:
+        yield lambda step: live.update(line(step), refresh=True)
 
 
 @contextmanager
@@ -27,6 +40,14 @@ def measuring(*, visible: bool) -> Iterator[Callable[[float], None]]:
         TimeElapsedColumn(),
     )
     shown = visible and stderr.is_terminal
-    with Progress(*columns, console=stderr, disable=not shown, transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+    with Progress(*columns, console=stderr, disable=not shown, transient=True, auto_refresh=False) as bar:
+        task, drawn = bar.add_task("", total=1.0), float("-inf")
+
+        def move(share: float) -> None:
+            nonlocal drawn
+            bar.update(task, completed=share)
+            if perf_counter() > drawn + _EVERY_SECONDS:
+                drawn = perf_counter()
+                bar.refresh()
+
+        yield move

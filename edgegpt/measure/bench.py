@@ -8,7 +8,7 @@ from typing import Final
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.file import File, read_file
 from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.noise import noise
+from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
 
@@ -64,13 +64,21 @@ class Bench:
         return self.bytes_per_token(fill) / (self.token[fill].p50 / 1000)
 
 
-def bench(path: str | Path, plan: Plan, *, on_progress: Progress | None = None) -> Bench:
+def bench(
+    path: str | Path, plan: Plan, *, before: Machine | None = None, on_progress: Progress | None = None
+) -> Bench:
     """Measure a file in PROCESSES fresh processes that share `plan.seconds`.
+
+    Args:
+        path: the file.
+        plan: what to measure.
+        before: the machine before the caller's own work, which would count as load; None is now.
+        on_progress: called with the share that is done, from 0 to 1.
 
     Raises:
         what `measure_process` raises.
     """
-    before, figures = machine(), []
+    before, figures = before or machine(), []
     for i in range(PROCESSES):
         last = i == PROCESSES - 1  # one measurement of the bandwidth is enough
         part = replace(plan, seconds=plan.seconds / PROCESSES, bandwidth=plan.bandwidth and last)
@@ -83,7 +91,7 @@ def bench(path: str | Path, plan: Plan, *, on_progress: Progress | None = None) 
         first_token=_joined([p.first_token for p in figures]),
         token=_joined([p.token for p in figures]),
         bandwidth=figures[-1].bandwidth,
-        noise=noise(figures, before, plan.threads),
+        noise=noise(figures, before, plan.threads) + load_noise(figures),
     )
 
 

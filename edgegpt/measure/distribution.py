@@ -13,6 +13,7 @@ from edgegpt.errors import MeasureError
 from edgegpt.reply import percentile
 
 CONFIDENCE: Final = 0.95
+P99_SAMPLES: Final = 368  # from which on a p99 has an upper bound: 0.99^368 is below half of what is left
 
 
 @dataclass(frozen=True)

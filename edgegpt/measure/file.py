@@ -9,7 +9,7 @@ from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.traffic import weight_bytes_per_token
-from edgegpt.onnx_metadata import read_metadata
+from edgegpt.onnx_metadata import beside_its_data, read_metadata
 from edgegpt.precision import Recipe, recipe
 
 
@@ -66,9 +66,8 @@ def _bits(path: Path, metadata: dict[str, str], config: ModelConfig) -> Recipe:
 
 
 def _data_bytes(path: Path, metadata: dict[str, str]) -> int:
-    """Of the weights beside the file, or beside what it links to; 0 when they are inside."""
+    """Of the weights beside the file; 0 when they are inside."""
     name = metadata.get(contract.META_DATA_FILE)
     if name is None:
         return 0
-    data = path.with_name(name)
-    return (data if data.is_file() else path.resolve().with_name(name)).stat().st_size
+    return beside_its_data(path, name).with_name(name).stat().st_size

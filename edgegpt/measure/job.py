@@ -7,18 +7,21 @@ A job comes on standard input; on standard output come {"progress"} lines and at
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from time import perf_counter
+from typing import Any, Final
 
 from edgegpt.errors import EdgeGPTError, MeasureError
 
 Progress = Callable[[float], None]
+
+_EVERY_SECONDS: Final = 0.5  # who reads of progress needs a core, maybe the one that is measured
 
 
 def do(work: Callable[[dict[str, Any], Progress], Any]) -> int:
     """Do the job on standard input and return the exit code; the work's result goes through JSON."""
     job = json.load(sys.stdin)
     try:
-        figures = work(job, lambda share: _say("progress", share))
+        figures = work(job, _progress())
     except EdgeGPTError as e:
         _say("error", {"kind": type(e).__name__, "sentence": str(e)})
         return 1
@@ -30,5 +33,19 @@ def do(work: Callable[[dict[str, Any], Progress], Any]) -> int:
     return 0
 
 
+def _progress() -> Progress:
+    """Says the first share, the last one and a few between."""
+    said = float("-inf")
+
+    def say(share: float) -> None:
+        nonlocal said
+        if share >= 1 or perf_counter() > said + _EVERY_SECONDS:
+            said = perf_counter()
+            _say("progress", share)
+
+    return say
+
+
 def _say(name: str, value: object) -> None:
-    print(json.dumps({name: value}), flush=True)
+    # On a line of its own, whatever another library has begun to print.
+    print("\n" + json.dumps({name: value}), flush=True)

@@ -10,6 +10,8 @@ from typing import Final
 
 from edgegpt.cores import allowed_cpus, available_cores, cpu_name, system_text
 from edgegpt.cores import cgroup_quota as cgroup_quota
+from edgegpt.measure.free_memory import available_memory_bytes as available_memory_bytes
+from edgegpt.measure.free_memory import meminfo_bytes
 
 _CPU0: Final = Path("/sys/devices/system/cpu/cpu0")
 _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3}
@@ -66,7 +68,7 @@ def machine() -> Machine:
         load=load_average(),
         governor=system_text(_CPU0 / "cpufreq" / "scaling_governor"),
         last_level_cache_bytes=last_level_cache_bytes(),
-        memory_bytes=_meminfo("MemTotal"),
+        memory_bytes=meminfo_bytes("MemTotal"),
         versions={"python": platform.python_version(), **_package_versions()},
     )
 
@@ -85,23 +87,10 @@ def last_level_cache_bytes() -> int | None:
     return max((size for size in sizes if size is not None), default=None)
 
 
-def available_memory_bytes() -> int | None:
-    """What can be allocated without swapping; None where the system does not tell."""
-    return _meminfo("MemAvailable")
-
-
 def _size(text: str | None) -> int | None:
     """`2048K` in bytes."""
     if text and text[:-1].isdecimal() and text[-1] in _UNITS:
         return int(text[:-1]) * _UNITS[text[-1]]
-    return None
-
-
-def _meminfo(name: str) -> int | None:
-    for line in (system_text(Path("/proc/meminfo")) or "").splitlines():
-        key, _, rest = line.partition(":")
-        if key == name and rest.split():
-            return 1024 * int(rest.split()[0])
     return None
 
 

@@ -6,7 +6,9 @@ from typing import Final, Protocol
 from edgegpt.measure.machine import Machine
 from edgegpt.reply import percentile
 
-_WAITED_PERCENT: Final = 2.0
+# Share of its time that a process was ready to run while other work had its core, from which on its slow
+# samples are the machine's: a wait is as long as ten tokens of a small model.
+DISTURBED_PERCENT: Final = 2.0
 _SPREAD: Final = 1.15  # of the rounds' medians, which on a quiet core differ by a few percent
 _IDLE_LOAD: Final = 0.3  # what a machine shows that does nothing in particular
 
@@ -21,6 +23,18 @@ class Measured(Protocol):
     @property
     def round_ms(self) -> tuple[float, ...]:
         """The same thing's median time in each round."""
+
+
+class Loaded(Protocol):
+    """What a process tells of its load, as ProcessFigures do."""
+
+    @property
+    def load_ms(self) -> float:
+        """What it took."""
+
+    @property
+    def load_waited_ms(self) -> float | None:
+        """What of it was other work's; None where it is not known."""
 
 
 def noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple[str, ...]:
@@ -47,11 +61,25 @@ def _load(before: Machine, threads: int) -> str | None:
     )
 
 
+def load_noise(processes: Sequence[Loaded]) -> tuple[str, ...]:
+    """Why load times are not to be trusted, in a sentence; empty on a quiet machine."""
+    waited = sum(p.load_waited_ms or 0.0 for p in processes)
+    percent = 100 * waited / max(sum(p.load_ms for p in processes), 1e-9)
+    if percent <= DISTURBED_PERCENT:
+        return ()
+    return (f"while files were loaded other work had the process's core {percent:.0f} % of the time",)
+
+
 def _waited(processes: Sequence[Measured]) -> str | None:
-    waited = max((p.waited_percent for p in processes if p.waited_percent is not None), default=0.0)
-    if waited <= _WAITED_PERCENT:
+    if any(p.waited_percent is None for p in processes):
+        return "this system does not tell whether other work had the measuring process's core"
+    waited = max((p.waited_percent or 0.0 for p in processes), default=0.0)
+    if waited <= DISTURBED_PERCENT:
         return None
-    return f"the measuring process was ready to run but other work had its core {waited:.0f} % of the time"
+    return (
+        "the measuring process was ready to run but other work or another virtual machine had its core "
+        f"{waited:.0f} % of the time"
+    )
 
 
 def _spread(processes: Sequence[Measured]) -> str | None:
@@ -59,4 +87,4 @@ def _spread(processes: Sequence[Measured]) -> str | None:
     low, high = percentile(medians, 0.1), percentile(medians, 0.9)
     if high <= _SPREAD * low:
         return None
-    return f"the median token time wandered between {low:.3f} and {high:.3f} ms from round to round"
+    return f"the median time wandered between {low:.3f} and {high:.3f} ms from round to round"

@@ -57,7 +57,13 @@ def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None 
         command = [sys.executable, "-m", module]
         pipe = subprocess.PIPE
         with subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=stderr, env=_environment(), text=True, encoding="utf-8"
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=stderr,
+            env=_environment(),
+            encoding="utf-8",
+            errors="replace",  # of what another library prints
         ) as child:
             try:
                 assert child.stdin is not None
@@ -65,6 +71,7 @@ def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None 
                 message = _talk(child.stdin, child.stdout, json.dumps(job), on_progress)
             except BaseException:  # Ctrl-C, or on_progress failed
                 child.kill()
+                child.wait()  # leaving `with` waits a quarter of a second for Ctrl-C, and leaves a zombie
                 raise
         code = child.returncode
         if "figures" in message:
@@ -82,8 +89,8 @@ def check_threads(threads: int) -> None:
     cores = machine().available_cores
     if threads > cores:
         raise MeasureError(
-            f"threads must be at most {cores}, the cores that this process may use, got {threads}; "
-            "threads that wait for each other's core measure nothing"
+            f"threads must be at most {cores}, the cores that this process may use, got {threads}; threads "
+            "that wait for each other's core measure nothing, give fewer (--threads on the command line)"
         )
 
 
@@ -95,7 +102,7 @@ def _environment() -> dict[str, str]:
 
 
 def _talk(stdin: IO[str], stdout: IO[str], job: str, on_progress: Progress | None) -> dict[str, Any]:
-    """Hand over the job; the child's last line, or nothing if it died before."""
+    """Hand over the job; the child's last word, or nothing if it died before."""
     try:
         stdin.write(job)
         stdin.close()
@@ -103,13 +110,21 @@ def _talk(stdin: IO[str], stdout: IO[str], job: str, on_progress: Progress | Non
         return {}
     last: dict[str, Any] = {}
     for line in stdout:
-        try:
-            last = json.loads(line)
-        except ValueError:  # cut in the middle, or printed by another library
-            continue
-        if on_progress is not None and "progress" in last:
-            on_progress(last["progress"])
+        said = _said(line)
+        if on_progress is not None and "progress" in said:
+            on_progress(said["progress"])
+        if "figures" in said or "error" in said:
+            last = said
     return last
+
+
+def _said(line: str) -> dict[str, Any]:
+    """What a line of the child's says; nothing where it was cut, or printed by another library."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _error(error: dict[str, str]) -> EdgeGPTError:

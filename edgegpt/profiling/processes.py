@@ -39,19 +39,19 @@ class _Sample:
 
 def measure_processes(
     write_file: WriteFile, threads: int, costs: CallCosts, on_share: Callable[[float], None]
-) -> tuple[Load, Memory]:
-    """What a file's layers, vocabulary and MB add to time and memory, one after another.
+) -> tuple[Load, Memory, list[ProcessFigures]]:
+    """What a file's layers, vocabulary and MB add to time and memory, one after another; and all processes.
 
     Raises:
         MeasureError: this system does not tell the memory of a process.
     """
-    done, n_files = 0, 3 + len(_INSIDE) + len(_BESIDE)
+    n_files = 3 + len(_INSIDE) + len(_BESIDE)
+    everybody: list[ProcessFigures] = []
 
     def sample(shape: tuple[int, int, int], precision: str) -> _Sample:
-        nonlocal done
-        found = _sample(write_file, threads, costs, shape, precision)
-        done += 1
-        on_share(done / n_files)
+        found, runs = _sample(write_file, threads, costs, shape, precision)
+        everybody.extend(runs)
+        on_share(len(everybody) / _RUNS / n_files)
         return found
 
     tiny, deep, wide = (sample(shape, "fp32") for shape in (_TINY, _DEEP, _WIDE))
@@ -82,18 +82,19 @@ def measure_processes(
         ms_per_mb=mb,
     )
     base, layer, vocabulary, mb = parts("memory_mb")
-    return load, Memory(
+    memory = Memory(
         import_mb=min(s.import_mb for s in everything),
         base_mb=base,
         mb_per_layer=layer,
         mb_per_1000_tokens=vocabulary,
         mb_per_mb=mb,
     )
+    return load, memory, everybody
 
 
 def _sample(
     write_file: WriteFile, threads: int, costs: CallCosts, shape: tuple[int, int, int], precision: str
-) -> _Sample:
+) -> tuple[_Sample, list[ProcessFigures]]:
     vocab_size, n_embd, n_layer = shape
     config = ModelConfig(
         vocab_size=vocab_size,
@@ -104,20 +105,21 @@ def _sample(
         tie_embeddings=True,
     )
     bits = recipe(config, precision)
-    plan = Plan(threads=threads, prompts=(8,), fills=(8,), burst=4, seconds=0.0, idle_seconds=0.0)
+    plan = Plan(threads=threads, prompts=(), fills=(), seconds=0.0, apart=False, idle_seconds=0.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.onnx"
         write_file(path, config, precision)
         runs = [measure_process(path, plan) for _ in range(_RUNS)]
     cache_mb = kv_cache_bytes(config, _CONTEXT) / 1e6
     warm_up_ms = costs.warm_up_us(Work.of(config, bits)) / 1e3
-    return _Sample(
+    made = _Sample(
         mb=weight_bytes(config, bits) / 1e6,
         load_ms=max(0.0, min(r.load_ms - r.import_ms for r in runs) - warm_up_ms),
         import_ms=min(r.import_ms for r in runs),
         memory_mb=min(_peak_mb(r) - _import_mb(r) for r in runs) - cache_mb,
         import_mb=min(_import_mb(r) for r in runs),
     )
+    return made, runs
 
 
 def _peak_mb(run: ProcessFigures) -> float:

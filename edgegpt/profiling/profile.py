@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
@@ -9,14 +10,15 @@ from edgegpt.call_costs import CallCosts
 from edgegpt.errors import MeasureError
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine
-from edgegpt.measure.noise import noise
+from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import check_threads
+from edgegpt.measure.waiting import moment
 from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
 from edgegpt.profiling.calls import measure_calls
-from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.clock import median_us
 from edgegpt.profiling.graphs import Graphs, WriteFile
 from edgegpt.profiling.nodes import measure_call_us, measure_nodes
 from edgegpt.profiling.processes import measure_processes
@@ -36,9 +38,18 @@ _CACHE: Final = 0.12
 _ATTENTION: Final = 0.12
 _CALLS: Final = 0.18
 _BANDWIDTH: Final = 0.2  # each
-_BUFFERS_MB: Final = (0.03, 0.25, 1, 4, 16, 64)
+_BUFFERS_MB: Final = (1, 4, 16, 64)
 _SECOND_THREAD: Final = 0.3  # seconds
-_SHARED: Final = (768, 768)  # a product that two threads share
+_SHARED: Final = (256, 256)  # onnxruntime's least product that two threads share, too small to gain by it
+_SHARED_NODES: Final = 8
+
+
+@dataclass(frozen=True)
+class _Here:
+    """This process's own peace, for `noise`."""
+
+    waited_percent: float | None
+    round_ms: tuple[float, ...] = ()
 
 
 def profile(
@@ -67,7 +78,7 @@ def profile(
     check_threads(threads)
     if not 0 <= seconds <= 3600:
         raise MeasureError(f"seconds must be at least 0 and at most 3600, got {seconds:g}")
-    before = machine()
+    before, start = machine(), moment()
     on_step("reading memory")
     bandwidth = list(_read_bandwidth(threads))
     on_step("timing norms, GELU, lookups")
@@ -83,18 +94,20 @@ def profile(
     on_step("timing small models")
     ops = OpCosts(products, streaming, cache_streaming, attention, nodes)
     calls = measure_calls(write_file, threads, ops, seconds * _CALLS)
+    second_thread = second_thread_us(graphs) if before.available_cores > 1 else None
+    here = _Here(moment().percent_since(start))
 
     def on_share(share: float) -> None:
         on_step(f"loading files in fresh processes, {share:.0%} done")
 
     on_share(0.0)
-    load, memory = measure_processes(write_file, threads, CallCosts(ops, calls), on_share)
+    load, memory, runs = measure_processes(write_file, threads, CallCosts(ops, calls), on_share)
     return Target(
         name=name or _name(before),
         date=date.today().isoformat(),
         threads=threads,
         machine=TargetMachine.of(before),
-        noise=list(noise([], before, threads)),
+        noise=[*noise([here], before, threads), *load_noise(runs)],
         read_bandwidth=bandwidth,
         products=products,
         streaming=streaming,
@@ -102,7 +115,7 @@ def profile(
         attention=attention,
         nodes=nodes,
         calls=calls,
-        second_thread_us=second_thread_us(graphs) if before.available_cores > 1 else None,
+        second_thread_us=second_thread,
         load=load,
         memory=memory,
     )
@@ -122,7 +135,10 @@ def _read_bandwidth(threads: int) -> Iterator[Bandwidth]:
 
 
 def second_thread_us(graphs: Graphs) -> float:
-    """What waking a second thread costs a node that it shares: its time less half of one thread's."""
-    runs = {n: rows(open_session(graphs.products(1, *_SHARED, 32), n), 8) for n in (1, 2)}
-    found = fastest_us(runs, _SECOND_THREAD)
-    return max(0.0, found[2] - found[1] / 2)
+    """What it costs a node to wake a second thread that sleeps, as the engine's do, for its half of the work.
+
+    The usual time of a node that is too small to gain anything, shared by two threads, less one thread's.
+    """
+    graph = graphs.products(_SHARED_NODES, *_SHARED, 32)
+    found = median_us({n: rows(open_session(graph, n), 1) for n in (1, 2)}, _SECOND_THREAD)
+    return max(0.0, found[2] - found[1]) / _SHARED_NODES
