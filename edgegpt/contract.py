@@ -54,6 +54,9 @@ META_FILE_SHA256: Final = "edgegpt.file_sha256"  # of all bytes before this entr
 # half the time to load and up to half of the private memory (benchmarks/load.py). Below, one file is handier.
 EXTERNAL_DATA_BYTES: Final = 10 * 1000 * 1000
 
+# Room that is kept in a file for what its verification will add.
+EVIDENCE_BYTES: Final = 4000
+
 
 def past_names(layer: int) -> tuple[str, str]:
     """Graph input names of one layer's cached keys and values."""

@@ -33,6 +33,11 @@ def read_jsonl(path: Path) -> list[Pair]:
 
 def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
     """Parse lines of {"prompt", "completion"}; raises DataError naming `source` and the line."""
+    return (pair for _, pair in numbered_pairs(text, source))
+
+
+def numbered_pairs(text: str, source: str) -> Iterator[tuple[int, Pair]]:
+    """As `parse_jsonl`, each pair with the number of its line from 1."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -49,7 +54,7 @@ def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
             raise DataError(
                 f"{source}, line {number}: prompt and completion must not be empty, got {line[:80]!r}"
             )
-        yield pair
+        yield number, pair
 
 
 def _bad_line(source: str, number: int, line: str) -> DataError:

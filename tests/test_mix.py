@@ -1,6 +1,8 @@
 """`--precision auto`: the search on numbers by hand, and whole exports within their limits."""
 
 import json
+import os
+import threading
 
 import pytest
 from conftest import TINY
@@ -141,8 +143,45 @@ def test_bad_examples_are_refused(text, precision, tiny_checkpoint, tmp_path):
     assert list(out.iterdir()) == []
 
 
-def test_examples_longer_than_the_context_cannot_be_measured_on(tiny_checkpoint, tmp_path):
+@pytest.mark.parametrize("asked", [{}, {"precision": "auto", "max_kl": 0.1}])
+def test_an_example_longer_than_the_context_is_named_before_anything_is_built(
+    asked, tiny_checkpoint, tmp_path
+):
+    data, steps = tmp_path / "data.jsonl", []
+    data.write_text(PAIRS + "\n" + json.dumps({"prompt": "go " * 20, "completion": "ab"}) + "\n")
+    out = tmp_path / "a.onnx"
+    sentence = (
+        r"data.jsonl, line 4: the prompt has 61 tokens and the completion 2, together 63, but the context"
+    )
+    with pytest.raises(DataError, match=sentence):
+        export_checkpoint(tiny_checkpoint, out, data=data, on_step=steps.append, **asked)
+    assert steps == [f"loading {tiny_checkpoint}"]
+    export_checkpoint(tiny_checkpoint, out)
+    with pytest.raises(DataError, match=sentence):
+        verify_file(out, tiny_checkpoint, steps.append, data)
+    assert steps == [f"loading {tiny_checkpoint}"]
+
+
+def test_examples_may_come_through_a_pipe(tiny_checkpoint, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(PAIRS,))
+    writer.start()
+    report = export_checkpoint(tiny_checkpoint, tmp_path / "a.onnx", precision="auto", max_kl=0.1, data=pipe)
+    writer.join()
+    assert report.quantisation.why["measured_on"] == "2 sequences of pipe"
+    assert "on 2 examples of pipe" in report.evidence.checks[-1].detail
+
+
+def test_an_example_may_fill_the_context(tiny_checkpoint, tiny_tokenizer, tmp_path):
     data = tmp_path / "data.jsonl"
-    data.write_text(json.dumps({"prompt": "go " * 200, "completion": "ab"}))
-    with pytest.raises(DataError, match=r"none of the first 64 examples of .*data.jsonl fits into 48 tokens"):
-        export_checkpoint(tiny_checkpoint, tmp_path / "a.onnx", precision="auto", max_kl=0.1, data=data)
+    room = 48 - len(tiny_tokenizer.encode_prompt("go"))
+    for length in (room, room + 1):
+        completion = "a" * length
+        assert len(tiny_tokenizer.encode(completion)) == length
+        data.write_text(json.dumps({"prompt": "go", "completion": completion}))
+        if length == room:
+            export_checkpoint(tiny_checkpoint, tmp_path / "a.onnx", data=data)
+        else:
+            with pytest.raises(DataError, match="line 1"):
+                export_checkpoint(tiny_checkpoint, tmp_path / "b.onnx", data=data)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from onnx import ModelProto
 
 from edgegpt.checkpoint import Checkpoint
-from edgegpt.contract import PORTABLE
+from edgegpt.contract import EVIDENCE_BYTES, PORTABLE
 from edgegpt.errors import EdgeGPTError
 from edgegpt.ort_session import open_session
 from edgegpt.precision import AUTO, Recipe, weight_bytes
@@ -16,6 +16,7 @@ from edgegpt_export.cache_scales import cache_scales
 from edgegpt_export.calibration import Sequences, calibration_sequences
 from edgegpt_export.compare import mean_kl
 from edgegpt_export.evidence import three_digits
+from edgegpt_export.examples import Examples
 from edgegpt_export.graph import build_engine_graph, packer
 from edgegpt_export.mix import smallest_recipe, within_bytes, within_kl
 from edgegpt_export.portable import build_portable_graph
@@ -27,8 +28,6 @@ from edgegpt_export.stamp import add_metadata, metadata
 
 OnStep = Callable[[str], None]
 
-_EVIDENCE_BYTES: Final = 4000  # room for what verification will add
-
 
 @dataclass(frozen=True)
 class Built:
@@ -38,19 +37,24 @@ class Built:
     quantisation: Quantisation
 
 
-def build(checkpoint: Checkpoint, request: Request, sampling: Mapping[str, Any], on_step: OnStep) -> Built:
+def build(
+    checkpoint: Checkpoint,
+    request: Request,
+    examples: Examples | None,
+    sampling: Mapping[str, Any],
+    on_step: OnStep,
+) -> Built:
     """Build the graph that the request asks for.
 
     Raises:
         EdgeGPTError: no mix is within the limit, or torch cannot export the model.
         ConfigError: head_dim is not a multiple of 8 and the target is `engine`.
-        DataError: the request's data is not valid.
     """
     if request.target == PORTABLE:
         quantisation = preset(checkpoint.config, request.precision)
         model = build_portable_graph(checkpoint.model)
     else:
-        engine = _EngineBuild(checkpoint, request, sampling, on_step)
+        engine = _EngineBuild(checkpoint, request, examples, sampling, on_step)
         quantisation = engine.mix() if request.precision == AUTO else engine.preset()
         model = engine.graph(quantisation.bits)
     return Built(_stamped(model, checkpoint, request, quantisation, sampling), quantisation)
@@ -71,16 +75,21 @@ class _EngineBuild:
     """What several graphs of one checkpoint share while a mix is looked for."""
 
     def __init__(
-        self, checkpoint: Checkpoint, request: Request, sampling: Mapping[str, Any], on_step: OnStep
+        self,
+        checkpoint: Checkpoint,
+        request: Request,
+        examples: Examples | None,
+        sampling: Mapping[str, Any],
+        on_step: OnStep,
     ) -> None:
         self._checkpoint, self._request, self._sampling = checkpoint, request, sampling
-        self._on_step = on_step
+        self._examples, self._on_step = examples, on_step
         self._weights = checkpoint.arrays
         self._pack = packer(self._weights)
         self._sequences: Sequences = []
         if request.precision == AUTO or request.kv_cache == "int8":
             on_step("preparing the text to measure on")
-            self._sequences = calibration_sequences(checkpoint, request.data)
+            self._sequences = calibration_sequences(checkpoint, examples)
         wanted = request.kv_cache == "int8"
         self._scales = cache_scales(checkpoint.model, self._sequences) if wanted else None
 
@@ -112,7 +121,7 @@ class _EngineBuild:
         smallest = smallest_recipe(found)
         quantisation = self._quantisation(smallest, found, kl=0.0)
         model = _stamped(self.graph(smallest), self._checkpoint, self._request, quantisation, self._sampling)
-        size = model.ByteSize() + _EVIDENCE_BYTES
+        size = model.ByteSize() + EVIDENCE_BYTES
         if size > limit * MB:
             raise EdgeGPTError(
                 f"no mix of precisions fits into {limit:g} MB: the smallest file of this model has "
@@ -137,7 +146,7 @@ class _EngineBuild:
             name: {str(bits): three_digits(kl) for bits, kl in by_bits.items()}
             for name, by_bits in found.items()
         }
-        text = "text of the model's own" if request.data is None else request.data.name
+        text = "text of the model's own" if self._examples is None else self._examples.name
         why = {
             "limit": limit,
             "kl": three_digits(kl),

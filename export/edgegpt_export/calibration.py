@@ -1,7 +1,6 @@
 """Tokens that a model is measured on where few bits are decided: its own text, or a user's examples."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -9,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from edgegpt.checkpoint import Checkpoint
-from edgegpt.errors import CheckpointError, DataError
-from edgegpt.pairs import read_jsonl
+from edgegpt.errors import CheckpointError
+from edgegpt_export.examples import Examples
 from edgegpt_export.modes import eval_mode
 
 Sequences = Sequence[NDArray[np.int64]]  # each (L,)
@@ -21,27 +20,22 @@ _TEXT_TOKENS: Final = 128
 _EXAMPLES: Final = 64
 
 
-def calibration_sequences(checkpoint: Checkpoint, data: Path | None) -> Sequences:
+def calibration_sequences(checkpoint: Checkpoint, examples: Examples | None) -> Sequences:
     """Token sequences (L,), each of at least two tokens that fit into the context.
 
-    With `data`, a JSONL file of prompts and completions, its first 64 examples; else 8 texts that
-    the model writes at temperature 1, which is nearer to its work than random tokens are.
+    The first 64 of a user's examples; without any, 8 texts that the model writes at temperature 1, which is
+    nearer to its work than random tokens are.
 
     Raises:
-        DataError: `data` is not valid or no example fits.
-        CheckpointError: without `data`, the model's logits are NaN or infinite.
+        CheckpointError: without examples, the model's logits are NaN or infinite.
     """
-    if data is None:
+    if examples is None:
         return list(_own_texts(checkpoint))
-    tokenizer, room = checkpoint.tokenizer, checkpoint.config.block_size
-    sequences = [
+    tokenizer = checkpoint.tokenizer
+    return [
         np.array([*tokenizer.encode_prompt(pair.prompt), *tokenizer.encode(pair.completion)], np.int64)
-        for pair in read_jsonl(data)[:_EXAMPLES]
+        for pair in examples.pairs[:_EXAMPLES]
     ]
-    fitting = [ids for ids in sequences if 2 <= ids.size <= room]
-    if not fitting:
-        raise DataError(f"none of the first {_EXAMPLES} examples of {data} fits into {room} tokens")
-    return fitting
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.ort_session import open_session
 from edgegpt_export.building import build
 from edgegpt_export.evidence import Evidence
+from edgegpt_export.examples import read_examples
 from edgegpt_export.quantisation import Quantisation
 from edgegpt_export.request import Request
 from edgegpt_export.sampling_defaults import read_sampling
@@ -71,19 +72,20 @@ def export_checkpoint(
         ArtifactError: `out` is not a possible file, or cannot be written.
         CheckpointError, ConfigError, TokenizerError, SamplingError: the checkpoint is not valid,
             or its head_dim is not a multiple of 8 and the target is `engine`.
-        DataError: the data is not valid.
+        DataError: the data is not valid, or an example does not fit into the context.
         EdgeGPTError: the target, the precision or a limit is not valid, no mix is within the limit, or
             torch cannot export the model.
     """
-    folder, out, data = Path(folder), Path(out), Path(data) if data is not None else None
-    request = Request(out, target, precision, kv_cache, max_mb, max_kl, data)
+    folder, out = Path(folder), Path(out)
+    request = Request(out, target, precision, kv_cache, max_mb, max_kl, None if data is None else Path(data))
     request.check()
     seconds: dict[str, float] = {}
     with _timed(seconds, "load", on_step, f"loading {folder}"):
         checkpoint = load_checkpoint(folder)
         sampling = read_sampling(folder)
+        examples = read_examples(request.data, checkpoint)
     with _timed(seconds, "build", on_step, f"building the {target} graph"):
-        built = build(checkpoint, request, sampling, on_step)
+        built = build(checkpoint, request, examples, sampling, on_step)
         quantisation = built.quantisation
     with _writing(out), staged(out) as temporary:
         with _timed(seconds, "save", on_step, "saving"):
@@ -92,9 +94,9 @@ def export_checkpoint(
         with _timed(seconds, "verify", on_step, "verifying"):
             session = open_session(temporary)
             evidence = verify(temporary, session, checkpoint.model, target, quantisation, on_step)
-            if data is not None:
+            if examples is not None:
                 evidence = evidence.plus(
-                    task_accuracy(session, checkpoint, target, quantisation, data, on_step)
+                    task_accuracy(session, checkpoint, target, quantisation, examples, on_step)
                 )
         if evidence.failures:
             raise VerificationError(f"{out} is not made: " + "; ".join(evidence.failures))

@@ -1,7 +1,6 @@
 """Does a file answer a user's examples as well as float32 does?"""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import onnxruntime as ort
 
@@ -10,8 +9,9 @@ from edgegpt.engine import Engine
 from edgegpt.evaluation import evaluate
 from edgegpt.generator import TextGenerator
 from edgegpt.ort_session import open_session
-from edgegpt.pairs import Pair, read_jsonl
+from edgegpt.pairs import Pair
 from edgegpt_export.evidence import Check
+from edgegpt_export.examples import Examples
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.quantisation import Quantisation
 
@@ -21,18 +21,15 @@ def task_accuracy(
     checkpoint: Checkpoint,
     target: str,
     quantisation: Quantisation,
-    data: Path,
+    examples: Examples,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Check:
-    """How many points of exact match the file loses on `data`, a JSONL of prompts and completions.
+    """How many points of exact match the file loses on a user's examples.
 
     Both answer greedily through the engine: the file, open as `session`, and the checkpoint's own
     weights as float32. A gain counts as no loss.
-
-    Raises:
-        DataError: the data is not valid, or an example does not fit into the context.
     """
-    pairs = read_jsonl(data)
+    pairs = examples.pairs
     n_valid = checkpoint.tokenizer.vocab_size
     on_step(f"answering {len(pairs)} examples in float32")
     reference = open_session(build_engine_graph(checkpoint.config, checkpoint.arrays).SerializeToString())
@@ -43,7 +40,7 @@ def task_accuracy(
     )
     file = _points(engine, checkpoint, pairs)
     detail = (
-        f"points of exact match lost on {len(pairs)} examples of {data.name}: "
+        f"points of exact match lost on {len(pairs)} examples of {examples.name}: "
         f"float32 has {full:.1f} %, the file {file:.1f} %"
     )
     return Check("task accuracy", round(max(full - file, 0.0), 4), quantisation.limits.task_points, detail)

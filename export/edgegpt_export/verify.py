@@ -33,6 +33,7 @@ from edgegpt_export.contents import (
     weight_bytes,
 )
 from edgegpt_export.evidence import Check, Evidence, Row
+from edgegpt_export.examples import read_examples
 from edgegpt_export.limits import Limits
 from edgegpt_export.modes import eval_mode
 from edgegpt_export.quantisation import Quantisation
@@ -69,7 +70,7 @@ def verify_file(
         VerificationError: the file was exported from another checkpoint.
         ArtifactError: the file is missing, damaged, foreign or of a precision that is not known.
         CheckpointError, ConfigError, TokenizerError: the checkpoint is not valid.
-        DataError: the data is not valid.
+        DataError: the data is not valid, or an example does not fit into the context.
     """
     source = "the checkpoint" if isinstance(checkpoint, Checkpoint) else str(checkpoint)
     artifact = open_artifact(path)
@@ -77,12 +78,13 @@ def verify_file(
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = load_checkpoint(checkpoint)
     _check_origin(artifact, checkpoint, source)
+    examples = read_examples(None if data is None else Path(data), checkpoint)
     quantisation = Quantisation(artifact.precision, _bits(artifact), artifact.kv_cache)
     session, target = artifact.session, artifact.target
     evidence = verify(path, session, checkpoint.model, target, quantisation, on_step)
-    if data is None:
+    if examples is None:
         return evidence
-    return evidence.plus(task_accuracy(session, checkpoint, target, quantisation, Path(data), on_step))
+    return evidence.plus(task_accuracy(session, checkpoint, target, quantisation, examples, on_step))
 
 
 def verify(
