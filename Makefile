@@ -10,6 +10,9 @@ STAMP := .venv/.edgegpt-is-set-up
 PIP := .venv/bin/python -m pip --disable-pip-version-check
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
+# Tests side by side, one worker for each core; see tests/workers.py. More than four would want too much memory.
+WORKERS := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
 .PHONY: help setup ros demo test test-ros peers lint clean
 
@@ -33,17 +36,17 @@ demo: setup  ## the main job on the checkpoint in this repository: export, verif
 	@$(call if-ros,examples/ros_demo.py,ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx)
 
 test: setup  ## all tests, the slow ones too, the budget, and those of ROS 2
-	.venv/bin/pytest $(ARGS)
+	.venv/bin/pytest $(WORKERS) $(ARGS)
 	@$(if $(ARGS),echo "Left out for ARGS: make test-budget test-ros",$(MAKE) --no-print-directory test-budget test-ros)
 
-test-budget: setup  ## the shipped model against configs/budgets/ci.yaml, the only tests of times
+test-budget: setup  ## the shipped model against configs/budgets/ci.yaml, one process after another
 	@mkdir -p runs/test
 	.venv/bin/edgegpt export checkpoints/rover --out runs/test/rover.onnx
 	.venv/bin/pytest configs/budgets/ci.yaml --edgegpt-model runs/test/rover.onnx \
 	  --edgegpt-budget configs/budgets/ci.yaml --edgegpt-checkpoint checkpoints/rover
 
 test-ros: setup  ## the tests of ROS 2 alone
-	@$(call if-ros,tests/ros,ros2_ws/run -- pytest tests/ros)
+	@$(call if-ros,tests/ros,ros2_ws/run -- pytest $(WORKERS) tests/ros)
 
 peers:  ## edgegpt beside other engines, which go into .venv-peers; one of them compiles for eight minutes
 	@$(PYTHON) benchmarks/peer/install.py $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))

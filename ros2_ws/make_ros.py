@@ -39,7 +39,8 @@ rosidl-default-generators rosidl-dynamic-typesupport-fastrtps
 """
 ROS_WHEELS = [f"ros-jazzy-{name}" for name in (RUNTIME + TO_BUILD).split()]
 # The robot's environment: edgegpt without torch, and pytest. colcon-core needs the old setuptools.
-OTHERS = ["colcon-bash", "colcon-output", "colcon-ros", "setuptools<80", "pytest", "-e", str(ROOT)]
+COLCON = ["colcon-bash", "colcon-output", "colcon-ros", "setuptools<80"]
+OTHERS = [*COLCON, "pytest", "pytest-xdist", "-e", str(ROOT)]
 ROS_PINS = ROOT / "constraints-ros.txt"
 PINS = [ROOT / "constraints.txt", ROS_PINS]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from workers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401
 
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config import ModelConfig

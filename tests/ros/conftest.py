@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from workers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401
 
 if TYPE_CHECKING:
     from edgegpt_ros.client import GeneratorClient

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import rclpy
 from action_msgs.msg import GoalStatus
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from edgegpt_msgs.action import Generate
 from edgegpt_msgs.msg import GenerationOptions, TokenChunk
 from edgegpt_msgs.srv import Complete, CountTokens
@@ -269,10 +269,14 @@ class Peer:
         until(lambda: len(self.responses) > before, "response")
         return self.responses[before]
 
-    def diagnostics(self) -> dict[str, str]:
-        """The values of the next status that the node sends."""
+    def status(self) -> DiagnosticStatus:
+        """The next status that the node sends."""
         [status] = self.latest(DiagnosticArray, "/diagnostics").status
-        return {value.key: value.value for value in status.values}
+        return status
+
+    def diagnostics(self) -> dict[str, str]:
+        """The values of that status."""
+        return {value.key: value.value for value in self.status().values}
 
     def counted(self, outcome: str) -> int:
         """How many requests have ended like this, as the diagnostics say."""

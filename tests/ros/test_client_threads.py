@@ -226,6 +226,7 @@ def test_a_context_that_is_shut_down_ends_the_wait(client: GeneratorClient, slow
             other.start("stop")
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_ends_the_wait(model_file: Any) -> None:
     with own_domain() as domain, robot_node(domain) as node:
         generator = slow_generator(domain, model_file)

@@ -10,31 +10,24 @@ from edgegpt_msgs.msg import ErrorCode, GenerationOptions, ModelInfo
 from edgegpt_msgs.srv import CountTokens
 
 from .generator_process import GeneratorProcess
+from .pair import generator_and_peer
 from .peer import Peer, until
-from .workspace import environment, own_domain
 
 DRIVE = "drive forward two metres"
 
 
 @pytest.fixture(scope="module")
-def generator(model_file: Path) -> Iterator[tuple[GeneratorProcess, int]]:
-    parameters = {"model": model_file, "chunk_ms": 0}
-    with own_domain() as domain, GeneratorProcess(environment(domain), parameters) as process:
-        yield process, domain
+def pair(model_file: Path) -> Iterator[tuple[GeneratorProcess, Peer]]:
+    with generator_and_peer({"model": model_file, "chunk_ms": 0}) as pair:
+        yield pair
 
 
-@pytest.fixture(scope="module")
-def peer(generator: tuple[GeneratorProcess, int]) -> Iterator[Peer]:
-    with Peer(generator[1]) as peer:
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
-        yield peer
-
-
-@pytest.fixture(autouse=True)
-def node_lives(generator: tuple[GeneratorProcess, int], peer: Peer) -> Iterator[None]:
-    yield
-    assert generator[0].process.poll() is None
+@pytest.fixture
+def peer(pair: tuple[GeneratorProcess, Peer]) -> Iterator[Peer]:
+    """After each test the node lives and answers."""
+    process, peer = pair
+    yield peer
+    assert process.process.poll() is None
     assert peer.complete(DRIVE).error_code == ErrorCode.OK
 
 
@@ -177,6 +170,7 @@ def test_a_late_subscriber_gets_the_model_info(peer: Peer, model_file: Path) -> 
     assert (list(info.options.stop), info.options.deadline_ms, info.options.stream) == ([""], 0.0, 1)
 
 
+@pytest.mark.alone
 def test_diagnostics_come_every_second(peer: Peer) -> None:
     heard: list[DiagnosticArray] = []
     subscription = peer.node.create_subscription(DiagnosticArray, "/diagnostics", heard.append, 10)
@@ -188,7 +182,7 @@ def test_diagnostics_come_every_second(peer: Peer) -> None:
 
 
 def test_diagnostics_count_and_measure(peer: Peer) -> None:
-    [status] = peer.latest(DiagnosticArray, "/diagnostics").status
+    status = peer.status()
     assert (status.name, status.level) == ("edgegpt: generation", DiagnosticStatus.OK)
     outcomes = {"eos": {}, "length": {"max_new_tokens": 3}, "stop": {"stop": ["forward"]}}
     before = peer.diagnostics()

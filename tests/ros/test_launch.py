@@ -11,9 +11,9 @@ import yaml
 from edgegpt_ros.parameters import PARAMETERS
 from rclpy.action import get_action_server_names_and_types_by_node
 
-from .generator_process import GeneratorProcess
-from .peer import Peer, until
-from .workspace import WORKSPACE, environment, executable, own_domain
+from .pair import generator_and_peer
+from .peer import until
+from .workspace import WORKSPACE, executable
 
 PACKAGE = WORKSPACE / "src" / "edgegpt_ros"
 SHARE = WORKSPACE / "install" / "edgegpt_ros" / "share" / "edgegpt_ros"
@@ -71,15 +71,9 @@ def test_a_parameter_file_sets_what_exists_to_what_is_allowed(file: Path) -> Non
 @pytest.mark.parametrize("file", PARAMETER_FILES, ids=lambda file: file.name)
 def test_a_node_starts_with_a_parameter_file_as_a_launch_file_gives_it(file: Path, model_file: Path) -> None:
     expected = yaml.safe_load(file.read_text())["/**"]["ros__parameters"] | {"model": str(model_file)}
-    with own_domain() as domain:
-        env = environment(domain)
-        process = GeneratorProcess(
-            env, {"model": model_file}, namespace="/robot1", ros_arguments=["--params-file", str(file)]
-        )
-        with process, Peer(domain, "/robot1") as peer:
-            peer.wait_for_node()
-            until(lambda: peer.state() == "active", "active node")
-            assert dict(zip(expected, peer.get(*expected), strict=True)) == expected
+    arguments = ["--params-file", str(file)]
+    with generator_and_peer({"model": model_file}, namespace="/robot1", ros_arguments=arguments) as (_, peer):
+        assert dict(zip(expected, peer.get(*expected), strict=True)) == expected
 
 
 def test_the_policy_allows_what_the_node_does_and_no_more(model_file: Path) -> None:
@@ -97,12 +91,7 @@ def test_the_policy_allows_what_the_node_does_and_no_more(model_file: Path) -> N
             for name in names
         }
 
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), {"model": model_file}),
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
+    with generator_and_peer({"model": model_file}) as (_, peer):
 
         def names(ask: Any) -> set[str]:
             return {name for name, _ in ask("edgegpt", "/") if "/_action/" not in name}

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .generator_process import GeneratorProcess
-from .peer import Peer, until
-from .workspace import environment, own_domain
+from .pair import generator_and_peer
 
 # The node keeps a result for ten seconds. At this pace, which a busy machine falls short of, there are never
 # more than a thousand, so that the figure does not hang on how fast the machine happens to be.
@@ -18,13 +16,7 @@ LIMIT_BYTES = 3e6  # a result that stays takes more than 3 kB; measured: 0.3 MB 
 
 @pytest.mark.slow
 def test_two_thousand_short_goals_leave_the_memory_flat(model_file: Path) -> None:
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), {"model": model_file}) as process,
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer({"model": model_file}) as (process, peer):
 
         def goals(n: int) -> int:
             for _ in range(n):
@@ -40,13 +32,7 @@ def test_two_thousand_short_goals_leave_the_memory_flat(model_file: Path) -> Non
 
 
 def test_counting_megabytes_leaves_no_memory_behind(model_file: Path) -> None:
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), {"model": model_file}) as process,
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer({"model": model_file}) as (process, peer):
         before = process.rss_bytes()
         for _ in range(2):
             assert peer.count("drive forward " * 150_000).tokens > 200_000

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from edgegpt_msgs.msg import ErrorCode
 
-from .generator_process import GeneratorProcess
+from .pair import generator_and_peer
 from .peer import Goal, Peer, until
-from .workspace import environment, own_domain
 
 WHOLE = ("succeeded", "length", ErrorCode.OK)
 N = 60  # tokens of a whole answer, 20 ms each
@@ -24,13 +23,7 @@ def fail_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def peer(model_file: Path, fail_file: Path) -> Iterator[Peer]:
     parameters = {"model": model_file, "max_new_tokens": N, "chunk_ms": 0, "queue_depth": 1}
     faults = {"step_ms": 20, "endless": 1, "fail": fail_file}
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), parameters, faults=faults),
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer(parameters, faults=faults) as (_, peer):
         yield peer
 
 
@@ -145,6 +138,7 @@ def test_cancelling_a_goal_that_waits_ends_it_before_its_turn(peer: Peer) -> Non
     assert first.end() == WHOLE
 
 
+@pytest.mark.alone
 def test_a_deadline_ends_the_goal_with_what_there_is(peer: Peer) -> None:
     under(peer, "queue")
     goal = peer.goal("stop", deadline_ms=400.0)

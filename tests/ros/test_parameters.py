@@ -12,9 +12,9 @@ from rcl_interfaces.srv import DescribeParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from .generator_process import GeneratorProcess
+from .pair import generator_and_peer
 from .peer import Peer, until
-from .workspace import WORKSPACE, environment, own_domain
+from .workspace import WORKSPACE, own_domain
 
 README = (WORKSPACE / "src" / "edgegpt_ros" / "README.md").read_text(encoding="utf-8")
 
@@ -24,13 +24,7 @@ def peer(model_file: Path) -> Iterator[Peer]:
     # Whole numbers for doubles, which rclpy alone answers with a dead node.
     doubles = {"temperature": 0, "chunk_ms": 5, "session_ttl_s": 60}
     parameters = {"model": model_file, "threads": 0, "stop": [], **doubles}
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), parameters),
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer(parameters) as (_, peer):
         yield peer
 
 
@@ -175,12 +169,7 @@ def test_the_readmes_table_is_that_of_the_code() -> None:
 def test_a_wrong_value_at_the_start_is_said_and_can_be_set_right(
     model_file: Path, wrong: dict, right: dict
 ) -> None:
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), {"model": model_file, **wrong}) as process,
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
+    with generator_and_peer({"model": model_file, **wrong}, active=False) as (process, peer):
         until(lambda: next(iter(wrong)) in process.text, "sentence")
         assert peer.state() == "unconfigured"
         assert not peer.change("configure")

@@ -10,10 +10,9 @@ from edgegpt_msgs.srv import Complete, CountTokens
 from rclpy.serialization import deserialize_message, serialize_message
 from std_msgs.msg import String
 
-from .generator_process import GeneratorProcess
-from .peer import Peer, until
+from .pair import generator_and_peer
+from .peer import Peer
 from .raw_text import MARK, raw
-from .workspace import environment, own_domain
 
 BEFORE, AFTER = "drive forward ", " and stop"
 MARKED = BEFORE + MARK.decode() + AFTER
@@ -33,13 +32,7 @@ READ = {
 
 @pytest.fixture(scope="module")
 def peer(model_file: Path) -> Iterator[Peer]:
-    with (
-        own_domain() as domain,
-        GeneratorProcess(environment(domain), {"model": model_file, "max_new_tokens": 16}) as process,
-        Peer(domain) as peer,
-    ):
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer({"model": model_file, "max_new_tokens": 16}) as (process, peer):
         yield peer
         assert process.process.poll() is None
 

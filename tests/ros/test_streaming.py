@@ -1,27 +1,17 @@
 """Nothing is lost on the topic `tokens`, however its chunks are grouped."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from edgegpt_msgs.msg import ErrorCode
 
-from .generator_process import GeneratorProcess
-from .peer import Peer, until
-from .workspace import environment, own_domain
+from .pair import generator_and_peer
 
 
-@pytest.fixture
-def domain() -> Iterator[int]:
-    with own_domain() as domain:
-        yield domain
-
-
-def test_fifty_bursts_of_two_hundred_tokens_lose_no_chunk(domain: int, model_file: Path) -> None:
+@pytest.mark.slow
+def test_fifty_bursts_of_two_hundred_tokens_lose_no_chunk(model_file: Path) -> None:
     parameters = {"model": model_file, "max_new_tokens": 200, "chunk_ms": 0}
-    with GeneratorProcess(environment(domain), parameters, faults={"endless": 1}), Peer(domain) as peer:
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer(parameters, faults={"endless": 1}) as (_, peer):
         for seed in range(50):
             goal = peer.goal("stop", temperature=1.0, seed=seed)
             assert goal.end() == ("succeeded", "length", ErrorCode.OK)
@@ -32,12 +22,10 @@ def test_fifty_bursts_of_two_hundred_tokens_lose_no_chunk(domain: int, model_fil
             assert len(chunks) > 150  # some tokens are parts of a character
 
 
-def test_chunks_are_grouped_by_time(domain: int, model_file: Path) -> None:
+def test_chunks_are_grouped_by_time(model_file: Path) -> None:
     parameters = {"model": model_file, "max_new_tokens": 40, "chunk_ms": 100}
     faults = {"endless": 1, "step_ms": 10}
-    with GeneratorProcess(environment(domain), parameters, faults=faults), Peer(domain) as peer:
-        peer.wait_for_node()
-        until(lambda: peer.state() == "active", "active node")
+    with generator_and_peer(parameters, faults=faults) as (_, peer):
         goal = peer.goal("stop")
         assert goal.end() == ("succeeded", "length", ErrorCode.OK)
         chunks = goal.chunks()
