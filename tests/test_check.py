@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from edgegpt import contract, memory_need, ort_session
 from edgegpt.budget import Budget
 from edgegpt.check import Check, check, check_json
 from edgegpt.check_plan import advice, check_plan
-from edgegpt.cli.main import main
+from edgegpt.cli.main import app, main
 from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import machine
@@ -22,6 +24,7 @@ from edgegpt.measure.plan import STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
 from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.onnx_metadata import metadata_entry
+from edgegpt.profiling.profile import profile
 from edgegpt.verdict import Estimate, Verdict, rows
 from edgegpt_export import export_checkpoint
 
@@ -99,6 +102,11 @@ def test_every_limit_is_measured_and_judged(checked: Check) -> None:
 def test_machines_read_the_same_rows(checked: Check) -> None:
     document = json.loads(json.dumps(check_json(checked), allow_nan=False))
     assert document["broken"] is True
+    assert document["verdicts"] == {
+        verdict.value: sum(row["verdict"] == verdict.value for row in document["limits"])
+        for verdict in Verdict
+    }
+    assert "kept" not in document  # what is within noise is neither
     assert document["processes"] == 6
     assert document["machine"]["versions"]["onnxruntime"]
     assert [row["name"] for row in document["limits"]] == [row.name for row in checked.rows]
@@ -263,6 +271,20 @@ def test_the_least_memory_is_the_runtime_the_file_and_one_cache(file: Path) -> N
 
 
 # The command
+
+
+def test_the_commands_default_to_what_the_library_does() -> None:
+    def default(command: Callable[..., object], name: str) -> object:
+        return signature(command).parameters[name].default
+
+    commands = {command.name: command.callback for command in app.registered_commands}
+    for command, library, names in (
+        (commands["check"], check, ("processes", "seconds", "threads")),
+        (commands["profile"], profile, ("seconds", "threads", "name")),
+    ):
+        assert command is not None
+        for name in names:
+            assert default(command, name) == default(library, name), name
 
 
 def test_a_file_that_keeps_its_budget_exits_with_0(file: Path, tmp_path: Path, capsys: Capture) -> None:
