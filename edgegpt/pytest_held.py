@@ -12,7 +12,6 @@ from edgegpt.budget import Budget
 from edgegpt.check import SECONDS, Check, check, check_seconds
 from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.process import check_threads
 from edgegpt.mistakes import nearest
 from edgegpt.own_samples import of_samples
 from edgegpt.row_text import doubt, sentence
@@ -34,7 +33,6 @@ class Held:
         self.model = model
         self.path = path
         self.budget = Budget.from_yaml(path)
-        check_threads(self.budget.threads)
         check_seconds(seconds)
         self.checkpoint = checkpoint
         self.machine: Machine = machine()
