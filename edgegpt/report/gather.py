@@ -10,6 +10,7 @@ from edgegpt.budget import Budget
 from edgegpt.check import Check, check
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.bench import Bench, bench
+from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.plan import Plan
 from edgegpt.measure.process import check_threads
 from edgegpt.memory_need import check_memory
@@ -116,6 +117,7 @@ def gather(
     if threads is None:
         threads = 1 if limits is None else limits.content.threads
     check_threads(threads)
+    before = machine()  # what is done here would count as load
     options = Options(out, budget, target, threads, seconds)
     plan = Plan(threads=threads, seconds=seconds, bandwidth=True)
     check_memory(path, None if limits is None else limits.content.board)
@@ -127,8 +129,8 @@ def gather(
         check_fit(limits.content, artifact)
     repeated = repeat(artifact, threads, on_step)
     del artifact  # its memory, before others measure theirs
-    measured = bench(path, plan, on_progress=lambda share: on_step(f"measuring, {share:.0%}"))
-    checked = None if limits is None else _held(path, limits.content, options, on_step)
+    measured = bench(path, plan, before=before, on_progress=lambda share: on_step(f"measuring, {share:.0%}"))
+    checked = None if limits is None else _held(path, limits.content, options, before, on_step)
     _check_unchanged(path, identity)
     return Report(
         made=datetime.now(timezone.utc),
@@ -147,12 +149,13 @@ def gather(
     )
 
 
-def _held(path: Path, budget: Budget, options: Options, on_step: OnStep) -> Check:
+def _held(path: Path, budget: Budget, options: Options, before: Machine, on_step: OnStep) -> Check:
     return check(
         path,
         budget,
         threads=options.threads,
         seconds=options.check_seconds,
+        before=before,
         on_step=lambda step: on_step(f"budget: {step}"),
     )
 
