@@ -16,8 +16,9 @@ class Curve:
 
     def __init__(self, table: dict[int, list[tuple[float, float]]]) -> None:
         self._tokens = sorted(table)
-        self._sizes = {n: [size for size, _ in sorted(points)] for n, points in table.items()}
-        self._costs = {n: [cost for _, cost in sorted(points)] for n, points in table.items()}
+        rows = [sorted(table[n]) for n in self._tokens]
+        self._sizes = [[size for size, _ in points] for points in rows]
+        self._costs = [[cost for _, cost in points] for points in rows]
 
     @classmethod
     def of_streaming(cls, rows: Sequence[Streaming], bits: int) -> "Curve":
@@ -36,11 +37,11 @@ class Curve:
     def at(self, tokens: int, working_set_mb: float) -> float:
         """Microseconds that a MB costs more than near."""
         low, high, share = between(self._tokens, tokens)
-        costs = [self._one(n, working_set_mb) for n in (low, high)]
-        return costs[0] + share * (costs[1] - costs[0])
+        cost = self._one(low, working_set_mb)
+        return cost + share * (self._one(high, working_set_mb) - cost) if share else cost
 
-    def _one(self, tokens: int, working_set_mb: float) -> float:
-        sizes, costs = self._sizes[tokens], self._costs[tokens]
+    def _one(self, row: int, working_set_mb: float) -> float:
+        sizes, costs = self._sizes[row], self._costs[row]
         i = bisect_right(sizes, working_set_mb)
         if i == 0 or i == len(sizes):
             return costs[0] if i == 0 else costs[-1]
@@ -49,13 +50,12 @@ class Curve:
 
 
 def between(grid: Sequence[int], value: int) -> tuple[int, int, float]:
-    """The neighbours of a value on a sorted grid and how far it is from the lower to the upper one, 0 to 1.
+    """Where on a sorted grid the neighbours of a value stand, and how far it is from the lower one, 0 to 1.
 
     A value beyond the grid is its edge.
     """
     i = bisect_right(grid, value)
     if i == 0 or i == len(grid):
-        edge = grid[0] if i == 0 else grid[-1]
+        edge = max(0, i - 1)
         return edge, edge, 0.0
-    low, high = grid[i - 1], grid[i]
-    return low, high, (value - low) / (high - low)
+    return i - 1, i, (value - grid[i - 1]) / (grid[i] - grid[i - 1])

@@ -18,13 +18,13 @@ Shapes: T new tokens, of which the last `rows` go on behind the last attention.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config import ModelConfig
 from edgegpt.interpolation import Curve, between
 from edgegpt.measure.traffic import weight_bytes_per_token
-from edgegpt.packing import FLOAT, block_size, matrix_bytes
+from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
 from edgegpt.precision import Recipe
 from edgegpt.target import Attention, CacheStreaming, Line, Nodes, Product, Streaming
 
@@ -32,6 +32,8 @@ _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows that are wanted
 _MATRICES: Final = ("attn.qkv", "attn.proj", "mlp.fc", "mlp.proj")
 
+_Row = TypeVar("_Row", Product, Attention)
+_ByTokens = tuple[list[int], list[_Row]]  # numbers of tokens, in order, and their rows
 _LayerBits = tuple[int, ...]  # of _MATRICES
 
 
@@ -80,12 +82,16 @@ class OpCosts:
         attention: Sequence[Attention],
         nodes: Nodes,
     ) -> None:
-        self._products: dict[tuple[int, int], dict[int, Product]] = {}
-        for row in products:
-            self._products.setdefault((row.bits, row.block), {})[row.tokens] = row
-        self._further = {bits: Curve.of_streaming(streaming, bits) for bits in (4, 8, FLOAT)}
+        self._products = {
+            bits: [
+                (block, _by_tokens(row for row in products if (row.bits, row.block) == (bits, block)))
+                for block in sorted({row.block for row in products if row.bits == bits})
+            ]
+            for bits in BITS
+        }
+        self._further = {bits: Curve.of_streaming(streaming, bits) for bits in BITS}
         self._cache_further = Curve.of_cache(cache_streaming)
-        self._attention = {row.tokens: row for row in attention}
+        self._attention = _by_tokens(attention)
         self._nodes = nodes
 
     def call_us(self, work: Work, tokens: int, cached: int) -> tuple[float, float]:
@@ -139,11 +145,8 @@ class OpCosts:
 
     def product_us(self, bits: int, outputs: int, inputs: int, tokens: int) -> float:
         """Microseconds of `tokens` rows (inputs,) times a matrix (outputs, inputs) that is at hand."""
-        table = self._table(bits, inputs)
-        low, high, share = between(sorted(table), tokens)
-        costs = []
-        for n in (low, high):
-            row = table[n]
+        costs, (rows, share) = [], _around(self._table(bits, inputs), tokens)
+        for row in rows:
             costs.append(
                 row.node_us
                 + row.us_per_1000_inputs * inputs / 1e3
@@ -152,18 +155,16 @@ class OpCosts:
             )
         return costs[0] + share * (costs[1] - costs[0])
 
-    def _table(self, bits: int, inputs: int) -> dict[int, Product]:
+    def _table(self, bits: int, inputs: int) -> _ByTokens[Product]:
         """Of its block, or of the next larger one that was measured, or of the largest."""
         block = 0 if bits == FLOAT else block_size(inputs, bits)
-        blocks = sorted(b for few, b in self._products if few == bits)
-        return self._products[bits, next((b for b in blocks if b >= block), blocks[-1])]
+        measured = self._products[bits]
+        return next((table for size, table in measured if size >= block), measured[-1][1])
 
     def _attend(self, config: ModelConfig, tokens: int, total: int) -> float:
         d, pairs = config.n_embd, tokens * total
-        low, high, share = between(sorted(self._attention), tokens)
-        costs = []
-        for n in (low, high):
-            row = self._attention[n]
+        costs, (rows, share) = [], _around(self._attention, tokens)
+        for row in rows:
             costs.append(
                 row.node_us
                 + row.us_per_1000_values * d * tokens / 1e3
@@ -174,6 +175,18 @@ class OpCosts:
 
     def _lookup(self, bits: int, values: int) -> float:
         return _line(self._nodes.lookup_32_bits if bits == FLOAT else self._nodes.lookup_8_bits, values)
+
+
+def _by_tokens(rows: Iterable[_Row]) -> _ByTokens[_Row]:
+    ordered = sorted(rows, key=lambda row: row.tokens)
+    return [row.tokens for row in ordered], ordered
+
+
+def _around(table: _ByTokens[_Row], tokens: int) -> tuple[tuple[_Row, _Row], float]:
+    """The rows on both sides, and how far `tokens` is from the first to the second, 0 to 1."""
+    grid, rows = table
+    i, j, share = between(grid, tokens)
+    return (rows[i], rows[j]), share
 
 
 def _line(line: Line, values: int) -> float:

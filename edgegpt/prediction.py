@@ -3,12 +3,13 @@
     times       `edgegpt.op_costs` and `edgegpt.call_costs` add up the nodes and the calls of a request
     load        imports + a session by layers, vocabulary and MB of weights + the calls of the warm-up
     peak RSS    imports + the same terms for memory + one KV cache
-    file        weights and scales exactly, the graph by layers, the tokenizer by its vocabulary
+    file        weights and scales exactly; proof, graph by layers, tokenizer by its vocabulary as estimates
 
 How far off it is, benchmarks/prediction.py measures.
 """
 
 from dataclasses import dataclass
+from math import log2
 from typing import Final
 
 from edgegpt import contract
@@ -21,11 +22,14 @@ from edgegpt.op_costs import OpCosts, Work
 from edgegpt.precision import recipe, weight_bytes
 from edgegpt.target import PerMb, Target, TargetMachine
 
-# Bytes of an engine file besides its weights, counted in files of random weights: names and shapes of a
-# layer's nodes and its bits in the recipe, and a token of a byte-level tokenizer with its merge.
-_FILE_BYTES: Final = 1_000
+# Bytes of an engine file besides its weights, rather too many than too few: config and digests, the proof
+# that the export adds, names and shapes of a layer's nodes and its bits in the recipe.
+_FILE_BYTES: Final = 1_000 + contract.EVIDENCE_BYTES
 _LAYER_BYTES: Final = 2_900
-_TOKEN_BYTES: Final = 22
+# A token of a byte-level tokenizer with its merge takes so many bytes and as many again for each doubling
+# of the vocabulary, whose later tokens are longer: counted in tokenizers of 512 to 16,384 tokens trained on
+# Python's own library, 2026-11-30.
+_TOKEN_BYTES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Prediction:
         token_ms: one further token, median.
         load_ms: from the start of the imports to the first request.
         peak_rss_mb: of the process.
-        artifact_mb: the file, with the data beside it.
+        artifact_mb: the file, with the data beside it; see artifact_mb below.
         kv_cache_mb: one cache.
     """
 
@@ -94,7 +98,8 @@ class Predictor:
             )
         prompt_tokens = max(1, min(prompt_tokens, capacity - 1))
         bits = recipe(config, precision)
-        work, weights_mb = Work.of(config, bits), weight_bytes(config, bits) / 1e6
+        work, stored = Work.of(config, bits), weight_bytes(config, bits)
+        weights_mb = stored / 1e6
         return Prediction(
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
@@ -102,7 +107,7 @@ class Predictor:
             token_ms=self.calls.token_us(work, cached_tokens) / 1e3,
             load_ms=self._load_ms(work, precision, weights_mb),
             peak_rss_mb=self._peak_rss_mb(config, precision, weights_mb, capacity),
-            artifact_mb=weights_mb + _file_mb(config),
+            artifact_mb=artifact_mb(config, stored),
             kv_cache_mb=kv_cache_bytes(config, capacity) / 1e6,
         )
 
@@ -121,9 +126,14 @@ class Predictor:
         return memory.import_mb + own + kv_cache_bytes(config, capacity) / 1e6
 
 
-def artifact_mb(config: ModelConfig, precision: str) -> float:
-    """Of an engine file, with the data beside it; the tokenizer's part is an estimate."""
-    return weight_bytes(config, recipe(config, precision)) / 1e6 + _file_mb(config)
+def artifact_mb(config: ModelConfig, weight_bytes: int) -> float:
+    """Of an engine file that stores so many bytes of weights, with the data beside it: an estimate.
+
+    What an export with a named precision writes is hardly ever larger.
+    """
+    tokens = config.vocab_size
+    tokenizer = _TOKEN_BYTES * tokens * (2 + log2(tokens))
+    return (weight_bytes + _FILE_BYTES + _LAYER_BYTES * config.n_layer + tokenizer) / 1e6
 
 
 def caveats(target: Target) -> tuple[str, ...]:
@@ -135,11 +145,9 @@ def caveats(target: Target) -> tuple[str, ...]:
             f"the target {target.name!r} was measured on another machine ({'; '.join(differences)}), so "
             "these are predictions for that one"
         )
-    names = ("onnxruntime",)
-    for name in names:
-        theirs, ours = target.machine.versions.get(name), here.versions.get(name)
-        if not differences and theirs != ours:
-            found.append(f"the target was measured with {name} {theirs}, here is {ours}; profile it again")
+    theirs, ours = (one.versions.get("onnxruntime") for one in (target.machine, here))
+    if not differences and theirs != ours:
+        found.append(f"the target was measured with onnxruntime {theirs}, here is {ours}; profile it again")
     if target.noise:
         found.append(f"the target was measured on a busy machine: {'; '.join(target.noise)}")
     return tuple(found)
@@ -148,10 +156,6 @@ def caveats(target: Target) -> tuple[str, ...]:
 def is_here(target: Target) -> bool:
     """Whether this is the machine that was measured."""
     return not target.machine.differences(TargetMachine.of(machine()))
-
-
-def _file_mb(config: ModelConfig) -> float:
-    return (_FILE_BYTES + _LAYER_BYTES * config.n_layer + _TOKEN_BYTES * config.vocab_size) / 1e6
 
 
 def _per_mb(per_mb: PerMb, precision: str, weights_mb: float) -> float:

@@ -1,49 +1,30 @@
-"""edgegpt.planner: what is ranked how, on a target made by hand. No time of this machine is judged."""
+"""edgegpt.planner: what is ranked how and found, on a target made by hand. No time is judged."""
 
-import json
+import math
 import os
-import socket
-import sys
 from dataclasses import replace
-from importlib.util import find_spec
-from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
+from itertools import product
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_target import TARGET
+from planning import SMALL, VALUES, budget, planned
 
-from edgegpt.budget import Budget
-from edgegpt.cli.main import main
+from edgegpt.accounting import kv_cache_bytes, parameter_count
 from edgegpt.config import ModelConfig
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
-from edgegpt.measure.machine import machine
 from edgegpt.planner.limits import limits_of
-from edgegpt.planner.plan import Plan, plan
+from edgegpt.planner.plan import plan
 from edgegpt.planner.scaling import PRECISION_NATS, block_parameters, expected_loss, right_vocabularies
-from edgegpt.planner.search import Job, merge, search_range
-from edgegpt.planner.space import Space, space_of
-from edgegpt.planner.spread import in_processes, ranges
-from edgegpt.target import TargetMachine
+from edgegpt.planner.search import Job, Rated, merge, merge_nearest, nearest_in_range, search_range
+from edgegpt.planner.space import FEWEST, MOST, Candidate, Space, space_of
+from edgegpt.planner.spread import processes, ranges
+from edgegpt.precision import PRECISIONS, recipe, weight_bytes
+from edgegpt.prediction import Predictor, artifact_mb
 
-Capture = pytest.CaptureFixture[str]
-
-# Some 400 models, so that a test searches them in a moment.
-SMALL = Space(layers=(1, 2, 4, 8), widths=(64, 128, 256), vocabularies=(512, 2048), contexts=(128, 256))
-FEW = replace(SMALL, contexts=(128,), head_dims=(32,))
-VALUES: dict[str, Any] = {"parameters": 3_000_000, "artifact_mb": 4.0, "token_ms": {"p50": 2.0}}
-
-
-def budget(**limits: Any) -> Budget:
-    return Budget.model_validate({"name": "hand", **limits})
-
-
-def planned(**limits: Any) -> Plan:
-    return plan(budget(**limits), SMALL, target=TARGET)
+FEW = replace(SMALL, contexts=(128,), widths=(64, 256))
 
 
 def shape(n_layer: int, n_embd: int) -> ModelConfig:
@@ -83,32 +64,116 @@ def test_a_larger_model_gets_a_larger_vocabulary() -> None:
     assert right_vocabularies(800_000, 128, (32768,)) == (32768,)
 
 
+# The space
+
+
+def test_a_width_gets_the_widest_heads_that_divide_it() -> None:
+    (heads,) = {candidate.config.n_head for candidate in SMALL.candidates(2, 256)}
+    assert heads == 4
+    (heads,) = {candidate.config.n_head for candidate in SMALL.candidates(2, 96)}
+    assert heads == 3
+
+
+def test_fewer_heads_never_cost_more() -> None:
+    """Why no other number of heads is tried."""
+    few, many = (ModelConfig(vocab_size=512, block_size=128, n_layer=3, n_head=n, n_embd=256) for n in (4, 8))
+    for precision in PRECISIONS:
+        a, b = (vars(Predictor(TARGET).predict(model, precision)) for model in (few, many))
+        assert all(a[name] <= b[name] for name in a)
+
+
+def test_the_usual_space_holds_what_edgegpt_is_for() -> None:
+    space = space_of(context=256, prompt_tokens=32)
+    for corner in ((1, 64), (1, 192), (32, 1024), (12, 768)):
+        for candidate in space.candidates(*corner):
+            assert FEWEST <= parameter_count(candidate.config) <= MOST
+    assert not space.candidates(1, 64)
+    assert not space.candidates(32, 1024)
+
+
+def test_a_candidate_carries_its_exact_counts() -> None:
+    for candidate in SMALL.candidates(4, 96):
+        bits = recipe(candidate.config, candidate.precision)
+        assert candidate.weight_bytes == weight_bytes(candidate.config, bits)
+        assert candidate.parameters == parameter_count(candidate.config)
+
+
+def test_a_space_without_a_model_is_refused() -> None:
+    for empty in (
+        replace(SMALL, layers=()),
+        replace(SMALL, parameters=(1, 2)),
+        replace(SMALL, head_dims=(7,)),
+    ):
+        with pytest.raises(ConfigError, match="the search has no model"):
+            plan(budget(**VALUES), empty)
+
+
 # The search
 
 
-def test_every_model_that_is_found_keeps_every_limit() -> None:
-    found = planned(**VALUES, peak_rss_mb=90).found
-    assert found.best
-    for rated in (*found.best, *found.front):
-        assert rated.figures["parameters"] <= 3_000_000
-        assert rated.figures["artifact_mb"] <= 4
-        assert rated.figures["token_ms.p50"] <= 2
-        assert rated.figures["peak_rss_mb"] <= 90
+def by_hand() -> list[Rated]:
+    """Every model of SMALL that keeps VALUES and a limit of memory, one after another, each predicted."""
+    found, predictor = [], Predictor(TARGET)
+    for n_layer, n_embd, context in product(SMALL.layers, SMALL.widths, SMALL.contexts):
+        blocks = n_layer * (12 * n_embd * n_embd + 10 * n_embd)
+        for vocab_size in right_vocabularies(blocks, n_embd, SMALL.vocabularies):
+            head_dim = 64 if n_embd % 64 == 0 else 32
+            config = ModelConfig(
+                vocab_size=vocab_size,
+                block_size=context,
+                n_layer=n_layer,
+                n_head=n_embd // head_dim,
+                n_embd=n_embd,
+                tie_embeddings=True,
+            )
+            for precision in PRECISIONS:
+                stored = weight_bytes(config, recipe(config, precision))
+                p = predictor.predict(config, precision, prompt_tokens=32)
+                figures = {
+                    "parameters": parameter_count(config),
+                    "artifact_mb": artifact_mb(config, stored),
+                    "kv_cache_mb": kv_cache_bytes(config, context) / 1e6,
+                    "peak_rss_mb": p.peak_rss_mb,
+                    "load_ms": p.load_ms,
+                    **dict.fromkeys(("ttft_ms.p50", "ttft_ms.p99"), p.ttft_ms),
+                    **dict.fromkeys(("token_ms.p50", "token_ms.p99", "token_ms.max"), p.token_ms),
+                }
+                allowed = {"parameters": 3e6, "artifact_mb": 4, "token_ms.p50": 2, "peak_rss_mb": 90}
+                if all(figures[name] <= limit for name, limit in allowed.items()):
+                    candidate = Candidate(config, precision, parameter_count(config), stored)
+                    found.append(Rated(candidate, expected_loss(config, precision), figures))
+    return found
 
 
-def test_the_best_are_in_order_and_nothing_stronger_was_left_out() -> None:
-    found = planned(**VALUES).found
-    losses = [rated.loss for rated in found.best]
-    assert losses == sorted(losses)
-    assert found.front[0].loss == found.best[0].loss
+def test_best_and_front_are_those_of_a_search_without_any_shortcut() -> None:
+    found, every = planned(**VALUES, peak_rss_mb=90).found, by_hand()
+    assert found.kept == len(every) > 50
 
+    def order(rated: Rated) -> tuple[Any, ...]:
+        config = rated.candidate.config
+        shape = (config.n_layer, config.n_embd, config.n_head, config.vocab_size, rated.candidate.precision)
+        return (rated.loss, -config.block_size, rated.figures["token_ms.p50"], *shape)
 
-def test_on_the_front_nothing_is_both_weaker_and_dearer() -> None:
-    front = planned(**VALUES).found.front
-    assert len(front) > 2
-    for stronger, weaker in pairwise(front):
-        assert weaker.loss > stronger.loss
-        assert weaker.cost < stronger.cost
+    best: list[Rated] = []
+    for rated in sorted(every, key=order):
+        look = [(r.candidate.config.n_layer, r.candidate.config.n_embd, r.candidate.precision) for r in best]
+        if (
+            rated.candidate.config.n_layer,
+            rated.candidate.config.n_embd,
+            rated.candidate.precision,
+        ) not in look:
+            best.append(rated)
+    assert list(found.best) == best[:10]
+
+    front = {
+        (r.loss, r.cost)
+        for r in every
+        if not any(
+            o.loss <= r.loss and o.cost <= r.cost and (o.loss, o.cost) != (r.loss, r.cost) for o in every
+        )
+    }
+    assert [(r.loss, r.cost) for r in found.front] == sorted(front)
+    assert all(rated in every for rated in found.front)
 
 
 LIMIT = st.floats(0.3, 8.0)
@@ -128,13 +193,13 @@ def test_a_larger_budget_never_gives_a_weaker_best_model(
         try:
             return plan(budget(**limits), FEW, target=TARGET).found.best[0].loss
         except BudgetError:
-            return float("inf")
+            return math.inf
 
     assert best(more) <= best(1.0)
 
 
-def job(space: Space) -> Job:
-    return Job(space, limits_of(budget(**VALUES), with_target=True), TARGET, keep=10)
+def job(space: Space, **limits: Any) -> Job:
+    return Job(space, limits_of(budget(**(limits or VALUES)), TARGET), TARGET, keep=10)
 
 
 def test_the_result_does_not_depend_on_how_the_search_was_cut() -> None:
@@ -144,11 +209,32 @@ def test_the_result_does_not_depend_on_how_the_search_was_cut() -> None:
     assert merge(todo, reversed(pieces)) == whole
 
 
+@pytest.mark.parametrize("limits", [{"artifact_mb": 0.1}, {"artifact_mb": 0.1, "token_ms": {"p50": 0.001}}])
+def test_the_nearest_do_not_depend_on_how_the_search_was_cut(limits: dict[str, Any]) -> None:
+    todo = job(SMALL, **limits)
+    whole = nearest_in_range(todo, 0, len(SMALL.shapes()))
+    pieces = [nearest_in_range(todo, i, i + 1) for i in range(len(SMALL.shapes()))]
+    assert merge_nearest(todo, pieces) == merge_nearest(todo, reversed(pieces)) == whole
+
+
+MANY = replace(SMALL, layers=tuple(range(1, 17)))
+
+
 def test_two_processes_find_what_one_finds() -> None:
-    space = replace(SMALL, layers=tuple(range(1, 17)))
-    assert len(ranges(job(space))) > 1
-    one, two = (plan(budget(**VALUES), space, target=TARGET, workers=n) for n in (1, 2))
+    assert len(ranges(job(MANY))) > 1
+    one, two = (plan(budget(**VALUES), MANY, target=TARGET, workers=n) for n in (1, 2))
     assert two == one
+
+
+def process_id(*_: Any) -> int:
+    return os.getpid()
+
+
+def test_two_passes_of_a_search_share_their_processes() -> None:
+    with processes(job(MANY), 2) as spread:
+        first, second = (set(spread(process_id)) for _ in range(2))
+    assert os.getpid() not in first | second
+    assert len(first | second) <= 2
 
 
 def end_at_once(*_: Any) -> None:
@@ -156,57 +242,11 @@ def end_at_once(*_: Any) -> None:
 
 
 def test_a_process_that_is_ended_from_outside_is_said() -> None:
-    with pytest.raises(MeasureError, match="one of 2 processes of the search ended before"):
-        list(in_processes(end_at_once, job(SMALL), workers=2))
-
-
-def test_without_a_target_models_are_held_to_sizes_alone() -> None:
-    found = plan(budget(artifact_mb=2.0, token_ms={"p50": 1e-9}), SMALL)
-    assert found.limits.left_out == ("token_ms.p50",)
-    assert "token_ms.p50" not in found.found.best[0].figures
-
-
-def test_a_median_above_the_limit_of_a_p99_is_no_candidate() -> None:
-    for rated in planned(token_ms={"p99": 0.2}).found.best:
-        assert rated.figures["token_ms.p50"] <= 0.2
-
-
-def test_the_boards_memory_is_a_limit() -> None:
-    memory = {"value": 85, "basis": "published", "source": "hand"}
-    found = planned(parameters=10**9, board={"description": "hand", "memory_mb": memory})
-    assert all(rated.figures["peak_rss_mb"] <= 85 for rated in found.found.best)
-
-
-# What cannot be
-
-
-def test_a_limit_out_of_reach_is_named_with_the_least_that_is_possible() -> None:
-    with pytest.raises(BudgetError) as e:
-        planned(token_ms={"p50": 0.001}, artifact_mb=4.0)
-    assert "out of reach is token_ms.p50 0.001 (the least is " in str(e.value)
-    assert "artifact_mb" not in str(e.value)
-
-
-def test_limits_that_no_model_keeps_together_name_the_one_that_binds() -> None:
-    """On this board few bits are slow, so the smallest file and the fastest token are not of one model."""
-    products = [
-        row if row.bits == 32 else row.model_copy(update={"node_us": 100.0}) for row in TARGET.products
-    ]
-    board = TARGET.model_copy(update={"products": products})
-    every = plan(budget(parameters=10**9), SMALL, target=board, keep=10**6).found.best
-    smallest = min(rated.figures["artifact_mb"] for rated in every)
-    fastest = min(rated.figures["token_ms.p50"] for rated in every)
-    with pytest.raises(BudgetError) as e:
-        plan(budget(artifact_mb=smallest, token_ms={"p50": fastest}), SMALL, target=board)
-    assert "artifact_mb binds, the nearest model (1 x 64, " in str(e.value)
-    assert "out of reach" not in str(e.value)
-
-
-def test_a_budget_without_a_limit_to_plan_for_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no limit that a model can be planned for, only idle_cpu_percent"):
-        planned(idle_cpu_percent=3)
-    with pytest.raises(ConfigError, match="or give a target with --target"):
-        plan(budget(token_ms={"p50": 2}), SMALL)
+    with (
+        pytest.raises(MeasureError, match="one of 2 processes of the search ended before"),
+        processes(job(MANY), workers=2) as spread,
+    ):
+        list(spread(end_at_once))
 
 
 @pytest.mark.parametrize("workers", [0, -1, 5000])
@@ -218,156 +258,3 @@ def test_workers_that_cannot_be_are_refused(workers: int) -> None:
 def test_a_context_that_does_not_hold_the_prompt_is_refused() -> None:
     with pytest.raises(ConfigError, match="above the 32 tokens of the budget's prompt"):
         space_of(context=32, prompt_tokens=32)
-
-
-# As a user types it
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
-    (tmp_path / "budget.yaml").write_text(yaml.safe_dump({"name": "hand", **VALUES}))
-    (tmp_path / "target.yaml").write_text(TARGET.to_yaml())
-    return str(tmp_path / "budget.yaml"), str(tmp_path / "target.yaml")
-
-
-def refused(capsys: Capture, *arguments: str, code: int = 2) -> str:
-    assert main(["plan", *arguments]) == code
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    return output.err
-
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command searches few models."""
-    monkeypatch.setattr("edgegpt.planner.space.space_of", lambda **_: SMALL)
-
-
-@pytest.mark.usefixtures("few")
-def test_a_plan_writes_a_model_that_params_can_read(
-    files: tuple[str, str], tmp_path: Path, capsys: Capture
-) -> None:
-    out = tmp_path / "model.yaml"
-    arguments = ["--budget", files[0], "--target", files[1], "--workers", "1", "--out", str(out)]
-    assert main(["plan", *arguments]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for words in (
-        "The strongest",
-        "What less time costs",
-        "Kaplan et al. 2020",
-        "another machine",
-        "Chosen: ",
-    ):
-        assert words in text
-    config = ModelConfig.from_yaml(out)
-    assert config.tie_embeddings
-    assert "# Export it with --precision" in out.read_text()
-    assert main(["params", str(out)]) == 0
-
-
-@pytest.mark.usefixtures("few")
-def test_a_plan_for_machines(files: tuple[str, str], capsys: Capture) -> None:
-    assert main(["plan", "--budget", files[0], "--target", files[1], "--workers", "1", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["chosen"] == data["best"][0]
-    assert data["finalists"] == []
-    assert data["models_kept"] < data["models_seen"]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("few")
-def test_finalists_are_built_and_measured_where_the_target_is_this_machine(
-    files: tuple[str, str], tmp_path: Path, capsys: Capture
-) -> None:
-    here = TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
-    Path(files[1]).write_text(here.to_yaml())
-    generous = {"name": "hand", "parameters": 300_000, "artifact_mb": 2.0, "token_ms": {"p50": 1000.0}}
-    Path(files[0]).write_text(yaml.safe_dump(generous))
-    arguments = ["--budget", files[0], "--target", files[1], "--workers", "1", "--finalists", "1", "--json"]
-    assert main(["plan", *arguments]) == 0
-    (finalist,) = json.loads(capsys.readouterr().out)["finalists"]
-    assert finalist["broken"] == []
-    assert finalist["measured"]["artifact_mb"] == pytest.approx(
-        finalist["predicted"]["artifact_mb"], rel=0.05
-    )
-    assert finalist["measured"]["token_ms.p50"] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("few")
-def test_where_no_finalist_keeps_the_budget_nothing_is_written(
-    files: tuple[str, str], tmp_path: Path, capsys: Capture
-) -> None:
-    fast = TARGET.calls.step.model_copy(update={"call_us": 0.0, "us_per_layer": 0.0, "node_factor": 0.0})
-    calls = TARGET.calls.model_copy(update={"step": fast})
-    here = TARGET.model_copy(update={"machine": TargetMachine.of(machine()), "calls": calls})
-    Path(files[1]).write_text(here.to_yaml())
-    Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "token_ms": {"p50": 0.01}}))
-    out = tmp_path / "model.yaml"
-    arguments = ["--budget", files[0], "--target", files[1], "--workers", "1", "--finalists", "1"]
-    assert main(["plan", *arguments, "--out", str(out)]) == 1
-    assert (
-        "none of 1 finalists keeps the budget 'hand'; the first breaks token_ms.p50"
-        in capsys.readouterr().err
-    )
-    assert not out.exists()
-
-
-@pytest.mark.usefixtures("few")
-def test_an_impossible_budget_ends_with_one(files: tuple[str, str], capsys: Capture) -> None:
-    Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "artifact_mb": 0.001}))
-    message = refused(capsys, "--budget", files[0], "--workers", "1", code=1)
-    assert "out of reach is artifact_mb 0.001 (the least is 0.0" in message
-
-
-def test_bad_input_is_one_sentence(files: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
-    given = ["--budget", files[0]]
-    assert "does not exist" in refused(capsys, "--budget", "none.yaml")
-    assert "does not exist" in refused(capsys, *given, "--target", "none.yaml")
-    assert "the key 'machine' is missing" in refused(capsys, *given, "--target", files[0])
-    assert "workers must be within 1 and 1024, got 0" in refused(capsys, *given, "--workers", "0")
-    assert "got 'int2'" in refused(capsys, *given, "--precision", "int2")
-    assert "vocab_size must be within 257" in refused(capsys, *given, "--vocab-size", "5")
-    assert "got 8" in refused(capsys, *given, "--context", "8")
-    assert "exclude each other" in refused(capsys, *given, "--ray", "local", "--workers", "2")
-    assert "must name a .yaml" in refused(capsys, *given, "--out", str(tmp_path / "model.txt"))
-
-
-# On a Ray cluster
-
-
-def test_a_cluster_that_does_not_answer_is_said_at_once(
-    files: tuple[str, str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
-    with socket.socket() as free:  # bound and not listening: nothing else can answer there
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-        message = refused(capsys, "--budget", files[0], "--ray", address)
-        assert f"nothing answers at {address} within 3 s" in message
-        assert f"nothing answers at ray://{address}" in refused(
-            capsys, "--budget", files[0], "--ray", f"ray://{address}"
-        )
-    for wrong in ("nowhere", "host:port", "host:0", ""):
-        message = refused(capsys, "--budget", files[0], "--ray", wrong)
-        assert f"must be host:port, auto or local, got {wrong!r}" in message
-
-
-def test_without_ray_the_extra_is_named(
-    files: tuple[str, str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    message = refused(capsys, "--budget", files[0], "--ray", "local")
-    assert "needs the package 'ray'; install the extra [ray]" in message
-
-
-@pytest.mark.slow
-def test_a_ray_cluster_finds_what_one_process_finds() -> None:
-    if find_spec("ray") is None:
-        pytest.skip("needs the extra [ray]")
-    space = replace(SMALL, layers=tuple(range(1, 17)))
-    here = plan(budget(**VALUES), space, target=TARGET)
-    assert plan(budget(**VALUES), space, target=TARGET, ray="local") == here
-    with pytest.raises(BudgetError, match="out of reach is artifact_mb"):
-        plan(budget(artifact_mb=0.001), space, target=TARGET, ray="local")

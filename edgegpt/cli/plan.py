@@ -1,20 +1,23 @@
 """`edgegpt plan --budget BUDGET.yaml`."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgegpt.cli.extras import needs
-from edgegpt.cli.out_file import check_out_file
+from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
+    from edgegpt.measure.machine import Machine
     from edgegpt.planner.finalists import Finalist
     from edgegpt.planner.plan import Plan
-    from edgegpt.planner.search import Rated
+    from edgegpt.planner.proof import Proof
     from edgegpt.planner.space import Space
     from edgegpt.target import Target
 
@@ -35,7 +38,8 @@ def plan(
         int, typer.Option(min=0, max=10, help="So many are built and measured if the target is this machine.")
     ] = 3,
     out: Annotated[
-        Path | None, typer.Option(metavar="MODEL.yaml", help="Write the best model's config.")
+        Path | None,
+        typer.Option(metavar="MODEL.yaml", parser=out_file, help="Write the best model's config."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that search; as many as there are cores if not given.")
@@ -49,7 +53,9 @@ def plan(
     """Find the strongest models that a budget allows, before any is trained."""
     from edgegpt.budget import Budget
     from edgegpt.measure.machine import machine
+    from edgegpt.planner.limits import prompt_tokens_of
     from edgegpt.planner.plan import plan as search
+    from edgegpt.planner.proof import prove
     from edgegpt.planner.space import space_of
     from edgegpt.target import Target
 
@@ -59,67 +65,75 @@ def plan(
         raise ConfigError(f"--ray and --workers exclude each other, got {ray} and {workers}")
     limits = Budget.from_yaml(budget)
     board = None if target is None else Target.from_yaml(target)
-    prompt_tokens = 32 if limits.ttft_ms is None else limits.ttft_ms.prompt_tokens
-    space = space_of(context=context, prompt_tokens=prompt_tokens, vocab_size=vocab_size, precision=precision)
+    space = space_of(
+        context=context, prompt_tokens=prompt_tokens_of(limits), vocab_size=vocab_size, precision=precision
+    )
+    before = machine()  # the search would count as load
     with steps() as on_step, needs("ray"):
-        planned = search(
+        search_with = partial(
+            search,
             limits,
             space,
             target=board,
             workers=machine().available_cores if workers is None else workers,
             ray=ray,
             on_share=lambda share: on_step(f"searching, {share:.0%} done"),
+            on_wait=_say_once(),
         )
-        measured = _finalists(planned, board, finalists, on_step)
-    chosen = _chosen(planned, measured)
-    _show(planned, space, board, measured, chosen, as_json)
-    if chosen is None:
-        worst = measured[0]
+        planned = search_with()
+        proof = prove(
+            planned,
+            lambda plan: _finalists(plan, board, finalists, on_step, before),
+            lambda slower: search_with(slower=slower),
+        )
+    _show(planned, space, board, proof, as_json)
+    if proof.chosen is None:
         raise BudgetError(
-            f"none of {len(measured)} finalists keeps the budget {limits.name!r}; the first breaks "
-            f"{', '.join(worst.broken(planned.limits))}; profile this machine again, or try more --finalists"
+            f"none of {len(proof.measured)} finalists keeps the budget {limits.name!r}, the nearest has "
+            f"{proof.shortfall(planned.limits)}; profile this machine again, or raise the limit"
         )
     if out is not None:
         from edgegpt.atomic import write_text
         from edgegpt.planner.written import model_yaml
 
-        write_text(out, model_yaml(planned, chosen, board))
+        write_text(out, model_yaml(planned, proof.chosen, board))
         stderr.print(f"Written: {out}")
 
 
-def _finalists(planned: "Plan", target: "Target | None", n: int, on_step: object) -> "list[Finalist]":
+def _finalists(
+    planned: "Plan", target: "Target | None", n: int, on_step: Callable[[str], None], before: "Machine"
+) -> "Iterable[Finalist]":
     """Measured where the target is this machine, so that its promise can be kept here."""
     from edgegpt.prediction import is_here
 
     if target is None or not n or not is_here(target):
-        return []
+        return ()
     with needs("plan"):
         from edgegpt_export.random_file import write_random_file
     from edgegpt.planner.finalists import measure_finalists
 
-    best = planned.found.best[:n]
-    return list(measure_finalists(best, planned.limits, target.threads, write_random_file, on_step))  # type: ignore[arg-type]
+    return measure_finalists(
+        planned.found.best[:n], planned.limits, target.threads, write_random_file, on_step, before=before
+    )
 
 
-def _chosen(planned: "Plan", measured: "list[Finalist]") -> "Rated | None":
-    """The strongest that kept the budget when it was measured, or the strongest."""
-    if not measured:
-        return planned.found.best[0]
-    return next((finalist.rated for finalist in measured if finalist.keeps(planned.limits)), None)
+def _say_once() -> Callable[[str], None]:
+    """Prints the first sentence of those it gets."""
+    said: list[str] = []
+
+    def say(sentence: str) -> None:
+        if not said:
+            stderr.print(f"edgegpt: {sentence}", markup=False)
+        said.append(sentence)
+
+    return say
 
 
-def _show(
-    planned: "Plan",
-    space: "Space",
-    target: "Target | None",
-    measured: "list[Finalist]",
-    chosen: "Rated | None",
-    as_json: bool,
-) -> None:
+def _show(planned: "Plan", space: "Space", target: "Target | None", proof: "Proof", as_json: bool) -> None:
     from edgegpt.cli import plan_tables
 
     if as_json:
-        print_json(plan_tables.plan_json(planned, target, measured, chosen))
+        print_json(plan_tables.plan_json(planned, target, proof))
         return
-    for part in plan_tables.plan_tables(planned, space, target, measured, chosen):
+    for part in plan_tables.plan_tables(planned, space, target, proof):
         stdout.print(part)

@@ -7,50 +7,48 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from edgegpt.cli.output import table
-from edgegpt.planner.plan import Plan, describe
+from edgegpt.planner.impossible import describe
+from edgegpt.planner.numbers import plain
+from edgegpt.planner.plan import Plan
 from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
 from edgegpt.prediction import caveats
+from edgegpt.row_text import threads_text
 
 if TYPE_CHECKING:
     from edgegpt.planner.finalists import Finalist
+    from edgegpt.planner.limits import Limits
+    from edgegpt.planner.proof import Proof
     from edgegpt.planner.search import Rated
     from edgegpt.planner.space import Space
     from edgegpt.target import Target
 
 _FRONT = 12  # rows
 _RULE = (
-    "Ranked by (8.8e13 / N) ^ 0.076, N the parameters of the blocks (Kaplan et al. 2020), 3 % more at "
-    "n_embd / n_layer = 715 than at 33 (the same; Liu et al. 2024), and what few bits add to the loss (KL, "
-    "measured on rover): it orders models, it does not foretell a loss."
+    "Ranked by (8.8e13 / N) ^ 0.076, N the parameters of the blocks (Kaplan et al. 2020); a shape with "
+    "n_embd / n_layer = 715 weighs 3 % more than one with 33 (the same), others by a parabola over the "
+    "logarithm of that ratio, too deep as too wide (our assumption); what few bits add to the loss was "
+    "measured on two small models. It orders models, it does not foretell a loss."
 )
 
 
 def plan_tables(
-    planned: Plan,
-    space: "Space",
-    target: "Target | None",
-    measured: "Sequence[Finalist]",
-    chosen: "Rated | None",
+    planned: Plan, space: "Space", target: "Target | None", proof: "Proof"
 ) -> Iterator[RenderableType]:
     """The strongest, the front, the finalists, and what is not in them."""
     found, limits = planned.found, planned.limits
-    held = ", ".join(f"{name} {value:g}" for name, value in limits.values.items())
-    board = "no target, sizes alone" if target is None else f"{target.name}, threads {target.threads}"
-    yield f"{planned.budget.name}: {held}; {board}"
-    yield f"{found.kept:,} of {found.seen:,} models keep it.\n"
     timed = target is not None
+    yield f"{planned.budget.name}: {_held(limits)}; {_board(target)}"
+    few, many = (f"{count / 1e6:g}" for count in space.parameters)
+    yield f"{found.kept:,} of {found.seen:,} models of {few} to {many} M parameters keep it.\n"
     yield _models("The strongest", found.best, timed)
     yield (
-        "Model is layers x width, M the parameters in millions, MB the file"
+        "Model is layers x width, M the parameters in millions, MB the file with what its export adds"
         + (", first and token medians in ms, RSS in MB.\n" if timed else ".\n")
     )
-    yield _models(f"What {'less time' if timed else 'fewer bytes'} costs", _thinned(found.front), timed)
-    if measured:
-        yield _finalists(planned, measured)
-        for finalist in measured:
-            if finalist.noise:
-                yield f"This machine was not quiet, so its times are too long: {'; '.join(finalist.noise)}."
-                break
+    front = _thinned(found.front)
+    part = f", {len(front)} of {len(found.front)}" if len(front) < len(found.front) else ""
+    yield _models(f"What {'less time' if timed else 'fewer bytes'} costs (Pareto front{part})", front, timed)
+    yield from _measured(planned, proof)
     yield _RULE
     if limits.left_out:
         yield (
@@ -60,12 +58,40 @@ def plan_tables(
         yield "peak_rss_mb is the least a process needs; with --target it is predicted."
     for caveat in plan_caveats(planned, target):
         yield f"Careful: {caveat}."
-    if chosen is not None:
-        parameters = chosen.figures["parameters"]
+    if proof.chosen is not None:
+        parameters = proof.chosen.figures["parameters"]
         yield (
-            f"\nChosen: {describe(chosen)}; {parameters:,.0f} parameters, which want some "
+            f"\nChosen: {describe(proof.chosen)}; {parameters:,.0f} parameters, which want some "
             f"{TOKENS_PER_PARAMETER * parameters / 1e6:,.0f} M tokens of training (Hoffmann et al. 2022)"
         )
+
+
+def _held(limits: "Limits") -> str:
+    """As `artifact_mb 4, peak_rss_mb 2147 (the board's memory)`."""
+    parts = {name: f"{name} {plain(value)}" for name, value in limits.values.items()}
+    if limits.memory_of is not None:
+        parts["peak_rss_mb"] += f" (the {limits.memory_of}'s memory)"
+    return ", ".join(parts.values())
+
+
+def _board(target: "Target | None") -> str:
+    if target is None:
+        return "no target, sizes alone"
+    return f"{target.name}, {threads_text(target.threads)}"
+
+
+def _measured(planned: Plan, proof: "Proof") -> Iterator[RenderableType]:
+    """What was built, and what was made of it."""
+    if not proof.measured:
+        return
+    yield _finalists(planned, proof.measured)
+    for finalist in proof.measured:
+        if finalist.noise:
+            yield f"This machine was not quiet, so its times are too long: {'; '.join(finalist.noise)}."
+            break
+    if proof.slower:
+        times = ", ".join(f"{name} {factor:.3g}" for name, factor in proof.slower.items())
+        yield f"Searched once more, since the first finalists took more than was predicted, times {times}."
 
 
 def plan_caveats(planned: Plan, target: "Target | None") -> tuple[str, ...]:
@@ -81,9 +107,7 @@ def plan_caveats(planned: Plan, target: "Target | None") -> tuple[str, ...]:
     return found
 
 
-def plan_json(
-    planned: Plan, target: "Target | None", measured: "Sequence[Finalist]", chosen: "Rated | None"
-) -> dict[str, Any]:
+def plan_json(planned: Plan, target: "Target | None", proof: "Proof") -> dict[str, Any]:
     """For machines."""
     return {
         "budget": planned.budget.name,
@@ -101,9 +125,10 @@ def plan_json(
                 "broken": list(finalist.broken(planned.limits)),
                 "noise": list(finalist.noise),
             }
-            for finalist in measured
+            for finalist in proof.measured
         ],
-        "chosen": None if chosen is None else _model_json(chosen),
+        "slower_than_predicted": proof.slower,
+        "chosen": None if proof.chosen is None else _model_json(proof.chosen),
         "caveats": list(plan_caveats(planned, target)),
     }
 

@@ -6,20 +6,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.accounting import kv_cache_bytes, parameter_count
 from edgegpt.config import ModelConfig
+from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import machine
+from edgegpt.measure.machine import Machine, available_memory_bytes, machine
 from edgegpt.measure.noise import noise
 from edgegpt.measure.plan import Plan as Measuring
 from edgegpt.measure.plan import ProcessFigures
 from edgegpt.measure.process import measure_process
-from edgegpt.planner.limits import Limits
+from edgegpt.planner.impossible import describe
+from edgegpt.planner.limits import Limits, broken
+from edgegpt.planner.numbers import plain, rounded_up
 from edgegpt.planner.search import Rated
 
 _PROCESSES: Final = 2
 _SECONDS: Final = 1.0  # in each
 _SLOW_SAMPLES: Final = (".p99", ".max")
+
+# What building takes: the weights up to four times (as arrays, in the graph, in its bytes, in the file's)
+# beside onnx and numpy. Measured for float32 (3.0 times) and few bits (3.9), 17 to 470 MB of weights.
+_BUILD_TIMES: Final = 4
+_BUILD_BYTES: Final = 100_000_000
 
 # Writes an engine file of a config with random weights: path, config, precision.
 WriteFile = Callable[[Path, ModelConfig, str], None]
@@ -39,16 +46,19 @@ class Finalist:
     measured: dict[str, float]
     noise: tuple[str, ...]
 
-    def keeps(self, limits: Limits) -> bool:
-        """Whether everything that was measured keeps its limit."""
-        return not self.broken(limits)
-
     def broken(self, limits: Limits) -> tuple[str, ...]:
         """The limits that it does not keep; on a busy machine slow samples are the machine's."""
         return tuple(
             name
-            for name, limit in limits.values.items()
-            if self.measured.get(name, 0.0) > limit and not (self.noise and name.endswith(_SLOW_SAMPLES))
+            for name in broken(self.measured, limits)
+            if not (self.noise and name.endswith(_SLOW_SAMPLES))
+        )
+
+    def shortfall(self, limits: Limits) -> str:
+        """As `token_ms.p50 2.13 where 2 is allowed`."""
+        return " and ".join(
+            f"{name} {rounded_up(self.measured[name])} where {plain(limits.values[name])} is allowed"
+            for name in self.broken(limits)
         )
 
 
@@ -58,31 +68,58 @@ def measure_finalists(
     threads: int,
     write_file: WriteFile,
     on_step: Callable[[str], None] = lambda _: None,
+    *,
+    before: Machine | None = None,
 ) -> Iterator[Finalist]:
     """Measure each in fresh processes.
 
+    Args:
+        best: what to build.
+        limits: whose prompt length counts.
+        threads: of onnxruntime.
+        write_file: as WriteFile.
+        on_step: is told what happens next, in a few words.
+        before: the machine before the search, which would count as load; None is now.
+
     Raises:
-        MeasureError: a process failed, or threads cannot be.
+        MeasureError: one does not fit into the free memory, a process failed, or threads cannot be.
     """
+    before = before or machine()  # once: the finalists are no load of another's
     for i, rated in enumerate(best):
         on_step(f"building and measuring finalist {i + 1} of {len(best)}")
-        yield _measure(rated, limits, threads, write_file)
+        check_fits(rated)
+        yield _measure(rated, limits, threads, write_file, before)
 
 
-def _measure(rated: Rated, limits: Limits, threads: int, write_file: WriteFile) -> Finalist:
+def check_fits(rated: Rated) -> None:
+    """Raise MeasureError where building or running a model takes more memory than is free here.
+
+    Counted before anything is built: a process that asks for too much is ended by the system, or takes a
+    neighbour with it.
+    """
+    build = _BUILD_BYTES + _BUILD_TIMES * rated.candidate.weight_bytes
+    need, free = max(build, 1e6 * rated.figures["peak_rss_mb"]), available_memory_bytes()
+    if free is not None and need > free:
+        raise MeasureError(
+            f"to build and measure the model {describe(rated)} takes some {need / 1e6:,.0f} MB and this "
+            f"machine has {free / 1e6:,.0f} MB free; end other programs, give the budget a smaller "
+            "peak_rss_mb, or leave the measuring out with --finalists 0"
+        )
+
+
+def _measure(rated: Rated, limits: Limits, threads: int, write_file: WriteFile, before: Machine) -> Finalist:
     config, precision = rated.candidate.config, rated.candidate.precision
     prompts = (min(limits.prompt_tokens, config.block_size - 1),)
     measuring = Measuring(threads=threads, prompts=prompts, seconds=_SECONDS, idle_seconds=0.0)
-    before = machine()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "finalist.onnx"
         write_file(path, config, precision)
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
         runs = [measure_process(path, measuring) for _ in range(_PROCESSES)]
     found = {
-        "parameters": float(parameter_count(config)),
+        "parameters": rated.figures["parameters"],
         "artifact_mb": size / 1e6,
-        "kv_cache_mb": kv_cache_bytes(config, config.block_size) / 1e6,
+        "kv_cache_mb": rated.figures["kv_cache_mb"],
         "load_ms": min(run.load_ms for run in runs),
         **_times("ttft_ms", [part for run in runs for part in run.first_token.values()]),
         **_times("token_ms", [part for run in runs for part in run.token.values()]),

@@ -1,26 +1,29 @@
 """The limits of a budget that can be counted or predicted, and a model's figures for them.
 
-Counted: parameters, artifact_mb, kv_cache_mb. Predicted from a target: peak_rss_mb, load_ms and the
-medians of ttft_ms and token_ms, which are held to the limits of p99 and max too, since a median above
-those keeps them even less. Without a target peak_rss_mb is the least that a process needs, which
-may still be too little. The rest is left to `edgegpt check` of the trained file.
+Counted: parameters and kv_cache_mb exactly, artifact_mb with an estimate of what a file holds beside its
+weights. Predicted from a target: peak_rss_mb, load_ms and the medians of ttft_ms and token_ms, which are
+held to the limits of p99 and max too, since a median above those keeps them even less. Without a target
+peak_rss_mb is the least that a process needs, which may still be too little. The rest is left to
+`edgegpt check` of the trained file.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.budget import Budget
+from edgegpt.accounting import kv_cache_bytes
+from edgegpt.budget import Budget, FirstTokenLatency
 from edgegpt.errors import ConfigError
 from edgegpt.memory_need import RUNTIME_BYTES
 from edgegpt.planner.space import Candidate
 from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt.target import Target
 
-COUNTED: Final = ("parameters", "artifact_mb", "kv_cache_mb")
-_ALWAYS: Final = (*COUNTED, "peak_rss_mb")
+_COUNTED: Final = ("parameters", "artifact_mb", "kv_cache_mb")
+_ALWAYS: Final = (*_COUNTED, "peak_rss_mb")
 _FIRST: Final = ("ttft_ms.p50", "ttft_ms.p99")
 _TOKEN: Final = ("token_ms.p50", "token_ms.p99", "token_ms.max")
+_BEYOND_MEDIAN: Final = (".p99", ".max")
 
 
 @dataclass(frozen=True)
@@ -31,61 +34,80 @@ class Limits:
         values: by the names of `Budget.limits`; those that are counted come first.
         prompt_tokens: of ttft_ms.
         left_out: limits of the budget that no plan can hold a model to.
+        memory_of: `board` or `target` where peak_rss_mb is its memory and no limit that the budget gives.
+        lower_bounds: those whose figure is the least that a model needs and not what it will need.
     """
 
     values: Mapping[str, float]
     prompt_tokens: int
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    memory_of: str | None = None
+    lower_bounds: tuple[str, ...] = ()
+
+    def tightened(self, factors: Mapping[str, float]) -> "Limits":
+        """For figures that turned out to be larger than predicted, so many times."""
+        values = {name: limit / factors.get(name, 1.0) for name, limit in self.values.items()}
+        return replace(self, values=values)
 
 
-def limits_of(budget: Budget, *, with_target: bool) -> Limits:
-    """The limits of a budget that count here; the board's own memory is one of them.
+def prompt_tokens_of(budget: Budget) -> int:
+    """Length of the prompt whose first token is predicted."""
+    if budget.ttft_ms is not None:
+        return budget.ttft_ms.prompt_tokens
+    return int(FirstTokenLatency.model_fields["prompt_tokens"].default)
+
+
+def limits_of(budget: Budget, target: Target | None) -> Limits:
+    """The limits of a budget that count here; the memory of the board and of the target are among them.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the budget has none.
     """
     given = budget.limits()
-    if budget.board is not None and budget.board.memory_mb is not None:
-        given.setdefault("peak_rss_mb", float(budget.board.memory_mb.value))
-    names = (*_ALWAYS, "load_ms", *_FIRST, *_TOKEN) if with_target else _ALWAYS
-    values = {name: given[name] for name in names if name in given}
-    left_out = tuple(name for name in given if name not in values)
-    if not values:
-        hint = "" if with_target else ", or give a target with --target, so that times can be predicted"
+    names = _ALWAYS if target is None else (*_ALWAYS, "load_ms", *_FIRST, *_TOKEN)
+    memory = _memory(budget, target)
+    if not any(name in given for name in names) and "board" not in memory:
+        hint = ", or give a target with --target, so that times can be predicted" if target is None else ""
         raise ConfigError(
             f"the budget {budget.name!r} has no limit that a model can be planned for, only "
-            f"{', '.join(left_out)}; add one, such as `artifact_mb: 8`{hint}"
+            f"{', '.join(given)}; add one, such as `artifact_mb: 8`{hint}"
         )
-    prompt_tokens = 32 if budget.ttft_ms is None else budget.ttft_ms.prompt_tokens
-    return Limits(values, prompt_tokens, left_out)
+    memory_of = min(memory, key=lambda whose: memory[whose], default=None)
+    if memory_of is not None and memory[memory_of] < given.get("peak_rss_mb", float("inf")):
+        given["peak_rss_mb"] = memory[memory_of]
+    else:
+        memory_of = None
+    return Limits(
+        values={name: given[name] for name in names if name in given},
+        prompt_tokens=prompt_tokens_of(budget),
+        left_out=tuple(name for name in given if name not in names),
+        memory_of=memory_of,
+        lower_bounds=tuple(
+            name
+            for name in names
+            if name.endswith(_BEYOND_MEDIAN) or (target is None and name == "peak_rss_mb")
+        ),
+    )
 
 
-def counted(candidate: Candidate, limits: Limits) -> dict[str, float]:
-    """The figures that need no prediction, of those that are limited."""
+def counted(candidate: Candidate) -> dict[str, float]:
+    """The figures that need no prediction."""
     config = candidate.config
-    found: dict[str, float] = {}
-    for name in limits.values:
-        if name == "parameters":
-            found[name] = parameter_count(config)
-        elif name == "artifact_mb":
-            found[name] = artifact_mb(config, candidate.precision)
-        elif name == "kv_cache_mb":
-            found[name] = kv_cache_bytes(config, config.block_size) / 1e6
-    return found
-
-
-def figures(candidate: Candidate, limits: Limits, predictor: Predictor | None) -> dict[str, float]:
-    """Everything that is known of a model: parameters, sizes, and with a target times and memory."""
-    config, precision = candidate.config, candidate.precision
-    found: dict[str, float] = {
-        "parameters": parameter_count(config),
-        "artifact_mb": artifact_mb(config, precision),
+    return {
+        "parameters": candidate.parameters,
+        "artifact_mb": artifact_mb(config, candidate.weight_bytes),
         "kv_cache_mb": kv_cache_bytes(config, config.block_size) / 1e6,
     }
+
+
+def predicted(
+    candidate: Candidate, known: Mapping[str, float], limits: Limits, predictor: Predictor | None
+) -> dict[str, float]:
+    """The other figures, times only where there is a target; `known` are those that were counted."""
     if predictor is None:
-        return found | {"peak_rss_mb": RUNTIME_BYTES / 1e6 + found["artifact_mb"] + found["kv_cache_mb"]}
-    p = predictor.predict(config, precision, prompt_tokens=limits.prompt_tokens)
-    return found | {
+        return {"peak_rss_mb": RUNTIME_BYTES / 1e6 + known["artifact_mb"] + known["kv_cache_mb"]}
+    p = predictor.predict(candidate.config, candidate.precision, prompt_tokens=limits.prompt_tokens)
+    return {
         "peak_rss_mb": p.peak_rss_mb,
         "load_ms": p.load_ms,
         **dict.fromkeys(_FIRST, p.ttft_ms),
@@ -93,6 +115,16 @@ def figures(candidate: Candidate, limits: Limits, predictor: Predictor | None) -
     }
 
 
-def keeps(found: Mapping[str, float], limits: Limits) -> bool:
-    """Whether the figures that are there keep their limits."""
-    return all(found[name] <= limit for name, limit in limits.values.items() if name in found)
+def broken(found: Mapping[str, float], limits: Limits) -> list[str]:
+    """The limits beyond which a figure lies, of those that are there."""
+    return [name for name, limit in limits.values.items() if found.get(name, 0.0) > limit]
+
+
+def _memory(budget: Budget, target: Target | None) -> dict[str, float]:
+    """What board and target have, as far as it is known, in MB."""
+    found = {}
+    if budget.board is not None and budget.board.memory_mb is not None:
+        found["board"] = float(budget.board.memory_mb.value)
+    if target is not None and target.machine.memory_mb is not None:
+        found["target"] = target.machine.memory_mb
+    return found

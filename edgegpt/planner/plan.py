@@ -1,30 +1,21 @@
 """From a budget to ranked models."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from edgegpt.budget import Budget
-from edgegpt.errors import BudgetError
+from edgegpt.errors import BudgetError, ConfigError
+from edgegpt.planner.impossible import impossible
 from edgegpt.planner.limits import Limits, limits_of
-from edgegpt.planner.ray_cluster import on_ray
-from edgegpt.planner.search import (
-    Found,
-    Job,
-    Nearest,
-    Rated,
-    merge,
-    merge_nearest,
-    nearest_in_range,
-    search_range,
-)
+from edgegpt.planner.ray_cluster import ray_cluster
+from edgegpt.planner.search import Found, Job, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import Space
-from edgegpt.planner.spread import Result, Task, check_workers, in_processes, ranges
+from edgegpt.planner.spread import Result, Spread, Task, check_workers, processes, ranges
 from edgegpt.target import Target
 
 KEEP: Final = 10
-
-OnShare = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,9 @@ def plan(
     keep: int = KEEP,
     workers: int = 1,
     ray: str | None = None,
-    on_share: OnShare = lambda _: None,
+    slower: Mapping[str, float] | None = None,
+    on_share: Callable[[float], None] = lambda _: None,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """The strongest models of a space that keep a budget, by counting and predicting.
 
@@ -63,60 +56,34 @@ def plan(
         keep: how many of the strongest.
         workers: processes.
         ray: address of a Ray cluster to work instead of them.
+        slower: by the name of a limit, how many times what is predicted was measured; its limit is divided by
+            that.
         on_share: is told the share that is done.
+        on_wait: is told in a sentence what a Ray cluster waits for.
 
     Raises:
-        ConfigError: the budget has no limit that can be planned for, workers is out of its range, or the
-            cluster does not answer.
+        ConfigError: the budget has no limit that can be planned for, workers is out of its range, the space
+            has no model, or the cluster does not answer.
         MeasureError: a process of the search was ended from outside.
-        BudgetError: no model keeps the budget; it names the limit that binds and the nearest value.
+        BudgetError: no model keeps the budget; it names what binds and the nearest values.
     """
     check_workers(workers)
-    limits = limits_of(budget, with_target=target is not None)
+    limits = limits_of(budget, target).tightened(slower or {})
     job = Job(space, limits, target, keep)
+    opened: AbstractContextManager[Spread]
+    opened = processes(job, workers) if ray is None else ray_cluster(job, ray, on_wait)
+    with opened as spread:
 
-    def spread(task: Task[Result]) -> Iterator[Result]:
-        parts = on_ray(task, job, ray) if ray is not None else in_processes(task, job, workers)
-        n = len(ranges(job))
-        for i, part in enumerate(parts):
-            on_share((i + 1) / n)
-            yield part
+        def told(task: Task[Result]) -> Iterator[Result]:
+            n = len(ranges(job))
+            for i, part in enumerate(spread(task)):
+                on_share((i + 1) / n)
+                yield part
 
-    found = merge(job, spread(search_range))
-    if not found.best:
-        raise BudgetError(impossible(budget, limits, merge_nearest(spread(nearest_in_range))))
+        found = merge(job, told(search_range))
+        if not found.seen:
+            raise ConfigError(f"the search has no model: {space}")
+        if not found.best:
+            nearest = merge_nearest(job, told(nearest_in_range))
+            raise BudgetError(impossible(budget, limits, nearest, space))
     return Plan(budget, limits, found)
-
-
-def impossible(budget: Budget, limits: Limits, nearest: Nearest) -> str:
-    """Why nothing keeps a budget, in one sentence."""
-    beyond = {name: value for name, value in nearest.least.items() if value > limits.values[name]}
-    if beyond:
-        parts = [
-            f"{name} {_number(limits.values[name])} (the least is {_number(value)})"
-            for name, value in beyond.items()
-        ]
-        return (
-            f"no model keeps the budget {budget.name!r}: out of reach is {'; '.join(parts)}; "
-            "nothing in the search is smaller"
-        )
-    value = nearest.closest.figures[nearest.binds]
-    return (
-        f"no model keeps all limits of the budget {budget.name!r}: {nearest.binds} binds, the nearest model "
-        f"({describe(nearest.closest)}) needs {_number(value)} where {_number(limits.values[nearest.binds])} "
-        "is allowed"
-    )
-
-
-def describe(rated: Rated) -> str:
-    """As `6 x 256, 8 heads, vocabulary 4096, context 512, int8`."""
-    c = rated.candidate.config
-    heads = "1 head" if c.n_head == 1 else f"{c.n_head} heads"
-    return (
-        f"{c.n_layer} x {c.n_embd}, {heads}, vocabulary {c.vocab_size}, context {c.block_size}, "
-        f"{rated.candidate.precision}"
-    )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

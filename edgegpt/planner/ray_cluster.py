@@ -1,38 +1,42 @@
 """The same search on a Ray cluster, whose machines have this edgegpt installed.
 
-Ray's reports to its makers are off, and so is its dashboard. A cluster of this machine alone listens,
-as Ray does, on every interface, so it gets a token that nobody else knows. A cluster that was started with
-a token asks for it: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, as Ray says. It is imported here alone, and only
-when a cluster is asked for (extra [ray]).
+Ray's reports to its makers are off before it is imported, and so is its dashboard. A cluster of this machine
+alone listens, as Ray does, on every interface, so it gets a token that nobody else knows. A cluster that was
+started with a token asks for it: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, as Ray says. It is imported here
+alone, and only when a cluster is asked for (extra [ray]).
 """
 
 import os
+import re
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from edgegpt.errors import ConfigError
 from edgegpt.planner.search import Job
-from edgegpt.planner.spread import Result, Task, ranges
+from edgegpt.planner.spread import Result, Spread, Task, ranges
 from edgegpt.short_cause import short_cause
 
 LOCAL: Final = "local"  # a cluster of this machine alone, for as long as the search takes
 _AUTO: Final = "auto"  # the cluster that runs on this machine
 _SECONDS: Final = 3.0
+_PATIENCE: Final = 10.0  # seconds; a range takes less than one
 # One token for all clusters of a process, since Ray remembers the first.
 _OURS_ALONE: Final = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def on_ray(task: Task[Result], job: Job, address: str) -> Iterator[Result]:
-    """The result of each range, in order, each a task of the cluster at `address`.
+@contextmanager
+def ray_cluster(job: Job, address: str, on_wait: Callable[[str], None]) -> Iterator[Spread]:
+    """Each range a task of the cluster at `address`, which has the job once for all tasks.
 
     Args:
-        task: of one range.
-        job: handed to the cluster once.
+        job: of the ranges.
         address: host:port of a cluster's head, ray://host:port, `auto` or `local`.
+        on_wait: is told what keeps a task waiting, now and then.
 
     Raises:
         ConfigError: nothing answers there, or Ray cannot work with it.
@@ -46,14 +50,37 @@ def on_ray(task: Task[Result], job: Job, address: str) -> Iterator[Result]:
 
     with _connected(ray, address):
         shared = ray.put(job)
-        remote = ray.remote(num_cpus=1)(task)
-        waiting = [remote.remote(shared, start, stop) for start, stop in ranges(job)]
+
+        def spread(task: Task[Result]) -> Iterator[Result]:
+            remote = ray.remote(num_cpus=1)(task)
+            waiting = [remote.remote(shared, start, stop) for start, stop in ranges(job)]
+            return _results(ray, waiting, address, on_wait)
+
+        yield spread
+
+
+def _results(ray: Any, waiting: Sequence[Any], address: str, on_wait: Callable[[str], None]) -> Iterator[Any]:
+    try:
         for reference in waiting:
-            try:
-                result: Result = ray.get(reference)
-            except ray.exceptions.RayError as e:
-                raise ConfigError(f"the Ray cluster at {address} failed: {short_cause(e)}") from e
-            yield result
+            while not ray.wait([reference], timeout=_PATIENCE)[0]:
+                on_wait(_what_is_missing(ray, address))
+            yield ray.get(reference)
+    except ray.exceptions.RayError as e:
+        raise ConfigError(f"the Ray cluster at {address} failed: {_cause(e)}") from e
+
+
+def _what_is_missing(ray: Any, address: str) -> str:
+    free, cpus = (int(found.get("CPU", 0)) for found in (ray.available_resources(), ray.cluster_resources()))
+    return f"waiting for the Ray cluster at {address}, which has {free} of its {cpus} CPUs free"
+
+
+def _cause(error: BaseException) -> str:
+    """What a task raised, of which Ray makes a paragraph; what Ray itself says last is what happened."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):
+        return f"{type(cause).__name__}: {short_cause(cause)}"
+    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
+    return short_cause(Exception(lines[-1])) if lines else type(error).__name__
 
 
 @contextmanager
@@ -64,7 +91,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
     try:
         ray.init(address=address, **options)
     except Exception as e:  # of many kinds
-        raise ConfigError(f"there is no Ray cluster at {address} to work with: {short_cause(e)}") from e
+        raise ConfigError(f"there is no Ray cluster at {address} to work with: {_cause(e)}") from e
     try:
         yield
     finally:
@@ -91,9 +118,11 @@ def _settings(address: str) -> dict[str, str]:
 def _check_answers(address: str) -> None:
     """Raise ConfigError at once where nobody listens, or where the address is none."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+    if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 2**16:
         raise ConfigError(f"the address of a Ray cluster must be host:port, auto or local, got {address!r}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
     except OSError as e:
         raise ConfigError(f"nothing answers at {address} within {_SECONDS:g} s: {e.strerror or e}") from e
+    except ValueError as e:  # UnicodeError of a name that cannot be one, or a NUL in it
+        raise ConfigError(f"{host!r} is no name of a host, got --ray {address!r}") from e

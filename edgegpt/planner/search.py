@@ -4,9 +4,9 @@ Everything is ordered by keys without ties, so that the result does not depend o
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from edgegpt.planner.limits import Limits, counted, figures, keeps
+from edgegpt.planner.limits import Limits, broken, counted, predicted
 from edgegpt.planner.scaling import expected_loss
 from edgegpt.planner.space import Candidate, Space
 from edgegpt.prediction import Predictor
@@ -63,12 +63,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Nearest:
-    """Where nothing keeps the budget: the least of each limited figure, and the model that misses least."""
+    """Where no model keeps the budget, those that come nearest.
 
-    least: dict[str, float]
-    closest: Rated
-    miss: float  # its worst figure over the limit
-    binds: str  # the name of that figure
+    Attributes:
+        but_for: by each limit the model with the least figure for it of those that keep all others; a limit
+            for which there is none is missing.
+        closest: the one whose worst figure over its limit is the smallest; None where no model was seen.
+    """
+
+    but_for: dict[str, Rated] = field(default_factory=dict)
+    closest: Rated | None = None
 
 
 def search_range(job: Job, start: int, stop: int) -> Found:
@@ -77,10 +81,11 @@ def search_range(job: Job, start: int, stop: int) -> Found:
     rated, seen = [], 0
     for candidate in _candidates(job, start, stop):
         seen += 1
-        if not keeps(counted(candidate, job.limits), job.limits):
+        known = counted(candidate)
+        if broken(known, job.limits):
             continue  # before anything is predicted
-        found = figures(candidate, job.limits, predictor)
-        if keeps(found, job.limits):
+        found = known | predicted(candidate, known, job.limits, predictor)
+        if not broken(found, job.limits):
             rated.append(Rated(candidate, expected_loss(candidate.config, candidate.precision), found))
     return Found(_strongest(rated, job.keep), _front(rated), len(rated), seen)
 
@@ -96,29 +101,48 @@ def merge(job: Job, parts: Iterable[Found]) -> Found:
 def nearest_in_range(job: Job, start: int, stop: int) -> Nearest:
     """Where the shapes start to stop come nearest to the limits, none of them keeping all."""
     predictor = None if job.target is None else Predictor(job.target)
-    found = []
+    nearest = Nearest()
     for candidate in _candidates(job, start, stop):
-        rated = Rated(
-            candidate,
-            expected_loss(candidate.config, candidate.precision),
-            figures(candidate, job.limits, predictor),
-        )
-        found.append(_nearest(rated, job.limits))
-    return merge_nearest(found)
+        known = counted(candidate)
+        if _is_farther(known, nearest, job.limits):
+            continue  # before anything is predicted
+        figures = known | predicted(candidate, known, job.limits, predictor)
+        rated = Rated(candidate, expected_loss(candidate.config, candidate.precision), figures)
+        beyond = broken(figures, job.limits)
+        found = Nearest({beyond[0]: rated} if len(beyond) == 1 else {}, rated)
+        nearest = merge_nearest(job, (nearest, found))
+    return nearest
 
 
-def merge_nearest(parts: Iterable[Nearest]) -> Nearest:
-    """The nearest of all; of each figure the least."""
+def merge_nearest(job: Job, parts: Iterable[Nearest]) -> Nearest:
+    """The nearest of all ranges."""
     parts = list(parts)
-    least = {name: min(part.least[name] for part in parts) for name in parts[0].least}
-    closest = min(parts, key=lambda part: (part.miss, part.closest.order))
-    return Nearest(least, closest.closest, closest.miss, closest.binds)
+    but_for = {}
+    for name in job.limits.values:
+        alone = [part.but_for[name] for part in parts if name in part.but_for]
+        if alone:
+            but_for[name] = min(alone, key=lambda rated: (rated.figures[name], rated.order))
+    closest = min(
+        (part.closest for part in parts if part.closest is not None),
+        key=lambda rated: (_miss(rated.figures, job.limits), rated.order),
+        default=None,
+    )
+    return Nearest(but_for, closest)
 
 
-def _nearest(rated: Rated, limits: Limits) -> Nearest:
-    over = {name: rated.figures[name] / limit for name, limit in limits.values.items()}
-    binds = max(over, key=lambda name: (over[name], name))
-    return Nearest({name: rated.figures[name] for name in over}, rated, over[binds], binds)
+def _is_farther(known: dict[str, float], nearest: Nearest, limits: Limits) -> bool:
+    """Whether no figure that is still to be predicted can bring a model nearer than what was found."""
+    beyond = broken(known, limits)
+    if not beyond or nearest.closest is None:
+        return False
+    alone = nearest.but_for.get(beyond[0])
+    useless = len(beyond) > 1 or (alone is not None and known[beyond[0]] > alone.figures[beyond[0]])
+    return useless and _miss(known, limits) > _miss(nearest.closest.figures, limits)
+
+
+def _miss(figures: dict[str, float], limits: Limits) -> float:
+    """The worst of those that are there, over its limit."""
+    return max((figures[name] / limit for name, limit in limits.values.items() if name in figures), default=0)
 
 
 def _candidates(job: Job, start: int, stop: int) -> Iterator[Candidate]:
@@ -127,7 +151,7 @@ def _candidates(job: Job, start: int, stop: int) -> Iterator[Candidate]:
 
 
 def _strongest(rated: Iterable[Rated], n: int) -> tuple[Rated, ...]:
-    """Of models that differ in heads, vocabulary and context alone, which weigh nothing, the first."""
+    """Of models that differ in vocabulary and context alone, which weigh nothing, the first."""
     found: dict[tuple[int, int, str], Rated] = {}
     for r in sorted(rated, key=lambda r: r.order):
         config = r.candidate.config

@@ -2,22 +2,28 @@
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Final
 
+from edgegpt.accounting import account
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.planner.scaling import block_parameters, right_vocabularies
 from edgegpt.precision import PRECISIONS
 from edgegpt.tokenizer import MIN_VOCAB_SIZE
 
-LONGEST = 16_384  # tokens of a context
+LONGEST: Final = 16_384  # tokens of a context
+# Parameters of the models that edgegpt is for: less is no language model, more is no board's.
+FEWEST, MOST = 500_000, 150_000_000
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model and how its weights are stored."""
+    """A model and how its weights are stored; what was counted of it, so that it is counted once."""
 
     config: ModelConfig
     precision: str
+    parameters: int
+    weight_bytes: int
 
 
 @dataclass(frozen=True)
@@ -28,10 +34,12 @@ class Space:
     Attributes:
         layers: n_layer.
         widths: n_embd.
-        head_dims: those that divide a width are tried with it.
+        head_dims: a width gets the largest that divides it. Fewer heads cost less or the same in every
+            figure, and the rule of strength does not tell them apart, so no other can win.
         vocabularies: sizes of which `scaling.right_vocabularies` picks; a single one is taken as it is.
         contexts: block_size.
         precisions: of the weights.
+        parameters: the fewest and the most.
     """
 
     layers: tuple[int, ...] = tuple(range(1, 33))
@@ -40,6 +48,7 @@ class Space:
     vocabularies: tuple[int, ...] = (512, 1024, 2048, 4096, 8192, 16384, 32768)
     contexts: tuple[int, ...] = (256, 512, 1024)
     precisions: tuple[str, ...] = PRECISIONS
+    parameters: tuple[int, int] = (FEWEST, MOST)
 
     def shapes(self) -> list[tuple[int, int]]:
         """Every n_layer with every n_embd, in a fixed order: what a search is cut into ranges of."""
@@ -47,20 +56,25 @@ class Space:
 
     def candidates(self, n_layer: int, n_embd: int) -> list[Candidate]:
         """All models of one shape, in a fixed order."""
+        fitting = [head_dim for head_dim in self.head_dims if n_embd % head_dim == 0]
+        if not fitting:
+            return []
         found = []
-        for head_dim in self.head_dims:
-            if n_embd % head_dim:
-                continue
-            for vocab_size, context in product(self._vocabularies(n_layer, n_embd), self.contexts):
-                config = ModelConfig(
-                    vocab_size=vocab_size,
-                    block_size=context,
-                    n_layer=n_layer,
-                    n_head=n_embd // head_dim,
-                    n_embd=n_embd,
-                    tie_embeddings=True,
-                )
-                found += [Candidate(config, precision) for precision in self.precisions]
+        for vocab_size, context in product(self._vocabularies(n_layer, n_embd), self.contexts):
+            config = ModelConfig(
+                vocab_size=vocab_size,
+                block_size=context,
+                n_layer=n_layer,
+                n_head=n_embd // max(fitting),
+                n_embd=n_embd,
+                tie_embeddings=True,
+            )
+            total = account(config).total
+            if self.parameters[0] <= total.parameters <= self.parameters[1]:
+                found += [
+                    Candidate(config, precision, total.parameters, getattr(total.weight_bytes, precision))
+                    for precision in self.precisions
+                ]
         return found
 
     def _vocabularies(self, n_layer: int, n_embd: int) -> tuple[int, ...]:

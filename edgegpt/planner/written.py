@@ -1,6 +1,7 @@
 """A planned model as a finished models/*.yaml."""
 
-from edgegpt.planner.plan import Plan, describe
+from edgegpt.planner.impossible import describe
+from edgegpt.planner.plan import Plan
 from edgegpt.planner.search import Rated
 from edgegpt.target import Target
 

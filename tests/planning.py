@@ -1,0 +1,27 @@
+"""What the tests of plans share: a space that is searched in a moment, and budgets made by hand."""
+
+from typing import Any
+
+from made_target import TARGET
+
+from edgegpt.budget import Budget
+from edgegpt.planner.plan import Plan, plan
+from edgegpt.planner.space import Space
+
+# Some 200 models, smaller ones among them than edgegpt is for.
+SMALL = Space(
+    layers=(1, 2, 4, 8),
+    widths=(64, 96, 256),
+    vocabularies=(512, 2048),
+    contexts=(128, 256),
+    parameters=(0, 10**9),
+)
+VALUES: dict[str, Any] = {"parameters": 3_000_000, "artifact_mb": 4.0, "token_ms": {"p50": 2.0}}
+
+
+def budget(**limits: Any) -> Budget:
+    return Budget.model_validate({"name": "hand", **limits})
+
+
+def planned(**limits: Any) -> Plan:
+    return plan(budget(**limits), SMALL, target=TARGET)
