@@ -120,6 +120,9 @@ def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float], roof:
         places = [low, *(ridge for ridge in (most / bandwidth,) if low < ridge < high), high]
         allowed = [min(most, place * bandwidth) / 1e9 for place in places]
         axes.plot(places, allowed, style, color="#000000", linewidth=1.2, label=label)
+    if roof is not None:
+        text, place = f"{most / 1e9:.3g} GFLOP/s", (high, most / 1e9)
+        axes.annotate(text, place, (-2, 3), textcoords="offset points", ha="right", va="bottom", fontsize=9)
     _points(axes, roofline.tokens, "o", "#0072b2", "one token")
     _points(axes, roofline.prompts, "s", "#d55e00", "prompt")
     for i, point in enumerate(roofline.prompts):
@@ -139,7 +142,7 @@ def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float], roof:
     axes.set_xlim(low, high)
     reached = [p.flops_per_second / 1e9 for p in points]
     highest = max(*reached, low * memory / 1e9) * 4
-    axes.set_ylim(min(reached) / 3, highest if roof is None else max(highest, 1.6 * most / 1e9))
+    axes.set_ylim(min(reached) / 3, highest if roof is None else max(highest, 2.5 * most / 1e9))
     for axis, (least, most) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         ticks = [step * 10.0**power for power in range(-4, 7) for step in (1, 2, 5)]
         ticks = [tick for tick in ticks if least <= tick <= most]

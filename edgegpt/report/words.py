@@ -86,6 +86,11 @@ def name(text: str) -> Markup:
     return Markup('<bdi class="name">{}</bdi>').format(breakable(text))
 
 
+def command(line: str) -> Markup:
+    """A command line whose options are not broken behind their dashes."""
+    return Markup(re.sub(r"(?<= )--[a-z-]+", r'<span class="option">\g<0></span>', str(escape(line))))
+
+
 def budget_range(row: Row) -> str:
     """The interval of a measured figure, empty for one that is counted."""
     estimate = row.estimate
@@ -115,6 +120,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "interval": interval,
     "breakable": breakable,
     "name": name,
+    "command": command,
     "budget_limit": row_text.limit,
     "budget_margin": budget_margin,
     "budget_range": budget_range,
