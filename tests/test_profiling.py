@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,14 +10,18 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_figures import FIGURES, MACHINE
+from made_target import TARGET
 
 import edgegpt
 from edgegpt.cli.main import main
 from edgegpt.config import ModelConfig
+from edgegpt.measure.waiting import Moment
 from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.packing import block_size
 from edgegpt.precision import PRECISIONS
+from edgegpt.profiling import profile as profile_module
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
 from edgegpt.profiling.calls import measure_calls
@@ -24,6 +29,7 @@ from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.nodes import measure_nodes
 from edgegpt.profiling.products import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
+from edgegpt.profiling.profile import second_thread_us
 from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file
 
@@ -144,9 +150,12 @@ def test_a_product_runs_with_every_number_of_tokens() -> None:
 
 
 @pytest.mark.slow
-def test_all_parts_of_a_profile_fit_together() -> None:
+def test_all_parts_of_a_profile_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a board with little memory, where large working sets are left out. The README's profile has them.
+    monkeypatch.setattr("edgegpt.profiling.products.available_memory_bytes", lambda: 160_000_000)
     nodes = measure_nodes(op_graphs, 1, 0.0, 0.0)
     streaming = list(measure_streaming(op_graphs, 1, 0.0, 0.0))
+    assert max(row.working_set_mb for row in streaming) == pytest.approx(16, abs=1)
     for a, b in pairwise(streaming):
         if (a.bits, a.tokens) == (b.bits, b.tokens):
             assert a.us_per_mb <= b.us_per_mb
@@ -157,6 +166,34 @@ def test_all_parts_of_a_profile_fit_together() -> None:
     attention = list(measure_attention(op_graphs, 1, 0.0, cache, 0.0))
     calls = measure_calls(write_random_file, 1, OpCosts(products, streaming, cache, attention, nodes), 0.0)
     assert calls.step.node_factor > 0
+
+
+def test_a_second_thread_is_timed() -> None:
+    assert second_thread_us(op_graphs) >= 0
+
+
+def test_noise_is_that_of_the_whole_profile_and_of_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        "_read_bandwidth": TARGET.read_bandwidth,
+        "measure_call_us": 1.0,
+        "measure_nodes": TARGET.nodes,
+        "measure_streaming": TARGET.streaming,
+        "measure_products": TARGET.products,
+        "measure_cache_streaming": TARGET.cache_streaming,
+        "measure_attention": TARGET.attention,
+        "measure_calls": TARGET.calls,
+        "second_thread_us": 1.0,
+        "measure_processes": (TARGET.load, TARGET.memory, [replace(FIGURES, load_ms=150, load_waited_ms=75)]),
+        "machine": lambda: replace(MACHINE, load=0.0),
+    }
+    for name, part in parts.items():
+        monkeypatch.setattr(profile_module, name, part if callable(part) else lambda *_, part=part: part)
+    moments = iter([Moment(0.0, 1.0, 0, 0), Moment(10.0, 5.0, 0, 0)])
+    monkeypatch.setattr(profile_module, "moment", lambda: next(moments))
+    here, loads = profile_module.profile(op_graphs, write_random_file, seconds=0.0).noise
+    assert "40 % of the time" in here
+    assert "while files were loaded" in loads
+    assert "50 % of the time" in loads
 
 
 # As a user types it

@@ -22,7 +22,10 @@ def check(
         int | None, typer.Option(help="CPU threads of onnxruntime; the budget's if not given.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Fresh processes that measure, one after another.")] = 6,
-    seconds: Annotated[float, typer.Option(help="Of measuring times in each process.")] = 2.5,
+    seconds: Annotated[
+        float,
+        typer.Option(help="Of measuring times in each process; up to ten times as long for a p99's bound."),
+    ] = 2.5,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a file against the limits of a budget.
@@ -66,5 +69,5 @@ def _print(checked: "Check") -> None:
         stdout.print(
             f"{checked.processes} processes, {threads}, on {machine.board or machine.cpu}; {versions}"
         )
-    for remark in remarks(budget, checked.noise):
+    for remark in (*remarks(budget, checked.noise), *(f"{line}." for line in checked.advice)):
         stdout.print(remark)

@@ -1,0 +1,51 @@
+"""edgegpt.cli.progress: seen on a terminal, silent in a pipe, and never a thread that draws."""
+
+import threading
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from edgegpt.cli import progress
+
+
+@pytest.fixture(params=[True, False], ids=["terminal", "pipe"])
+def console(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Console:
+    made = Console(file=StringIO(), force_terminal=request.param, width=60, markup=False, _environ={})
+    monkeypatch.setattr(progress, "stderr", made)
+    return made
+
+
+def text(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_a_step_is_shown_at_once_and_nothing_draws_between(console: Console) -> None:
+    threads = threading.active_count()
+    with progress.steps() as on_step:
+        on_step("measuring [1], 2 of 6 done")
+        before = text(console)
+        assert ("measuring [1], 2 of 6 done" in before) == console.is_terminal
+        assert threading.active_count() == threads
+    if not console.is_terminal:
+        assert text(console) == ""
+
+
+def test_a_bar_moves_once_a_second_and_nothing_draws_between(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, drawn, threads = 0.0, [], threading.active_count()
+    monkeypatch.setattr(progress, "perf_counter", lambda: now)
+    with progress.measuring(visible=True) as on_progress:
+        for i in range(50):
+            now = 0.1 * i
+            before = text(console)
+            on_progress(i / 50)
+            drawn.append(text(console) != before)
+        assert threading.active_count() == threads
+    if console.is_terminal:
+        assert 4 <= sum(drawn) <= 6
+        assert "measuring" in text(console)
+    else:
+        assert text(console) == ""
