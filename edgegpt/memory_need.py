@@ -52,6 +52,8 @@ def check_memory(path: Path, board: Board | None, *, here: bool = True) -> None:
 def least_bytes(path: Path) -> int | None:
     """The least memory of a process that runs this file; None where the file cannot be understood."""
     try:
+        if not path.is_file():  # opening a pipe waits until somebody writes to it
+            return None
         metadata = read_metadata(path)
         config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
         cache = kv_cache_bytes(config, config.block_size, metadata[contract.META_KV_CACHE])

@@ -37,7 +37,7 @@ def wrong_value(key: str, wanted: str, value: object) -> Mistake:
         given = reprlib.repr(value)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         given = "a number of thousands of digits"
-    return Mistake(f"{key} {wanted}, got {given}")
+    return Mistake(f"{key} {wanted}, got {_cut(given)}")
 
 
 def listed(mistakes: Sequence[Mistake]) -> str:
@@ -63,5 +63,8 @@ def nearest(key: object, keys: Sequence[str]) -> str:
 
 def shown(key: object) -> str:
     """A key as it was written, shortened."""
-    text = repr(key)
+    return _cut(repr(key))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -3,6 +3,7 @@
 Apart from `edgegpt.yaml_file`, because the robot's process loads no pydantic.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -57,7 +58,7 @@ def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Mistake:
     message = str(error["msg"]).removeprefix("Value error, ")
     if not key:
         return Mistake(message)
-    message = message.replace("Input should be", "must be", 1)
+    message = re.sub(r"^\w+ should ", "must ", message)  # Input, String, List, ...
     if message.startswith("must be a valid dictionary"):
         message = "must be `key: value` lines"
     if ", got " in message:  # a validator of ours has said it

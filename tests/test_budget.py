@@ -87,6 +87,11 @@ def test_examples_are_found_beside_the_budget_file(tmp_path: Path) -> None:
         ("token_us: 900", "unknown key 'token_us', did you mean 'token_ms'?"),
         ("token_ms: {p5O: 3}", "unknown key 'token_ms.p5O', did you mean 'p50'?"),
         ("ttft_ms: {prompt_tokens: 8}", "ttft_ms: it has no limit; give at least one of p50, p99"),
+        (
+            "load_ms: [[[a, b, c], [d, e, f], [g, h, i]], [[j, k, l], [m, n, o], [p, q, r]]]",
+            "load_ms must be a valid number, got [[['a', 'b', 'c'], ['d', 'e', 'f'], ['g', 'h', 'i']], [['",
+        ),
+        ("name: ''\nload_ms: 3", "name must have at least 1 character, got ''"),
         ("threads: 2", "it has no limit; give at least one, such as `peak_rss_mb: 180`"),
         ("load_ms: 3\nthreads: 0", "threads must be greater than or equal to 1, got 0"),
         ("jitter: 0.9", "jitter must be greater than or equal to 1, got 0.9"),
@@ -120,8 +125,9 @@ def test_examples_are_found_beside_the_budget_file(tmp_path: Path) -> None:
 )
 def test_a_budget_that_makes_no_sense_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)) as caught:
-        read(tmp_path, f"name: x\n{text}")
+        read(tmp_path, text if text.startswith("name:") else f"name: x\n{text}")
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
     assert "budget.yaml" in str(caught.value)
 
 

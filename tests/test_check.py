@@ -1,6 +1,7 @@
 """`edgegpt check`: a file beside a budget, measured in fresh processes."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -337,6 +338,9 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(
     assert "none does not exist" in refused(capsys, none, "--budget", good)
     assert "none does not exist" in refused(capsys, str(file), "--budget", none)
     assert "is not a whole ONNX file" in refused(capsys, good, "--budget", good)
+    os.mkfifo(tmp_path / "pipe")
+    assert "pipe is not a file" in refused(capsys, str(tmp_path / "pipe"), "--budget", good)
+    assert "pipe is a pipe or a device" in refused(capsys, str(file), "--budget", str(tmp_path / "pipe"))
     assert "is a folder" in refused(capsys, str(tmp_path), "--budget", good)
     assert "is a folder" in refused(capsys, str(file), "--budget", str(tmp_path))
     assert "threads must be at most" in refused(capsys, str(file), "--budget", good, "--threads", "9999")
