@@ -74,6 +74,11 @@ class TextGenerator:
         self._idle_caches: list[KVCache] = []
         self._longest_token = max(len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size))
 
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of the longest text that the context could hold, all of it the longest tokens."""
+        return self.engine.capacity * self._longest_token
+
     def generate(
         self,
         prompt: str,

@@ -186,6 +186,7 @@ class GenerationServer:
         """What a prompt would take, behind the session's turns so far; begins no session and uses none.
 
         Raises:
+            PromptError: the prompt is longer than token_count.MOST_CONTEXTS times what the context holds.
             TokenizerError: the prompt holds half of a character (a lone surrogate).
         """
         known = self._sessions.find(session)

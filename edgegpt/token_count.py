@@ -1,9 +1,15 @@
 """What a prompt would take, without answering it."""
 
 from dataclasses import dataclass
+from typing import Final
 
+from edgegpt.errors import PromptError
 from edgegpt.generator import TextGenerator
 from edgegpt.ort_session import return_free_memory
+
+# A text of more than so many contexts of the longest tokens is not counted: a token takes about 180 bytes
+# while it is.
+MOST_CONTEXTS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,21 @@ class TokenCount:
 
 
 def count_tokens(generator: TextGenerator, prompt: str, *, taken: int = 0) -> TokenCount:
-    """Count a prompt that follows `taken` tokens of a session; it may be longer than the context.
+    """Count a prompt that follows `taken` tokens of a session; it may be up to MOST_CONTEXTS times too long.
 
     The milliseconds are those by which deadlines are judged: the mean for the first token, a little more
     for those after it; 0 while the model has not run.
 
     Raises:
+        PromptError: the prompt is longer than that.
         TokenizerError: the prompt holds half of a character (a lone surrogate).
     """
+    n_bytes, most = len(prompt.encode("utf-8", "replace")), MOST_CONTEXTS * generator.most_bytes
+    if n_bytes > most:
+        raise PromptError(
+            f"the prompt has {n_bytes} bytes and at most {most} are counted, {MOST_CONTEXTS} times what the "
+            "context could hold; shorten it"
+        )
     tokens = len(generator.tokenizer.encode_prompt(prompt))
     if tokens > generator.engine.capacity:  # far too long, perhaps
         return_free_memory()

@@ -227,6 +227,15 @@ def test_count_tokens_knows_what_a_session_has_taken_and_begins_none(held):
     assert held.server.statistics().sessions == 1
 
 
+def test_a_text_far_beyond_the_context_is_refused_uncounted(held):
+    most = 16 * held.script.generator.most_bytes
+    with pytest.raises(
+        PromptError, match=rf"the prompt has {most + 1} bytes and at most {most} are counted, 16"
+    ):
+        held.server.count_tokens("x" * (most + 1))
+    assert held.server.count_tokens("x" * most).remaining < 0
+
+
 # --- cancel ---
 
 

@@ -3,7 +3,8 @@
 In the environment: EDGEGPT_TEST_LOAD_S makes loading take longer, EDGEGPT_TEST_STEP_MS makes each token
 take longer, EDGEGPT_TEST_HANG_S the sixth of an answer, EDGEGPT_TEST_ENDLESS=1 lets the model never choose
 the end of text, and while EDGEGPT_TEST_FAIL names a file that exists, the sixth token of an answer fails
-and takes the file away. EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the
+and takes the file away. EDGEGPT_TEST_COUNT_S makes counting a text of more than a thousand characters
+take longer. EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the
 benchmark that compares.
 """
 
@@ -18,15 +19,17 @@ from edgegpt_ros.main import main
 from edgegpt.engine import Engine
 from edgegpt.errors import EngineError
 from edgegpt.generator import TextGenerator
+from edgegpt.server import GenerationServer
 
 LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
 HANG_S = float(os.environ.get("EDGEGPT_TEST_HANG_S", "0"))
 STEP_S = float(os.environ.get("EDGEGPT_TEST_STEP_MS", "0")) / 1000
+COUNT_S = float(os.environ.get("EDGEGPT_TEST_COUNT_S", "0"))
 ENDLESS = os.environ.get("EDGEGPT_TEST_ENDLESS") == "1"
 FAIL = Path(os.environ.get("EDGEGPT_TEST_FAIL", "/nowhere"))
 
 make, prefill, decode = TextGenerator.__init__, Engine.prefill, Engine.decode_one_token
-warm_up = TextGenerator.warm_up
+warm_up, count_tokens = TextGenerator.warm_up, GenerationServer.count_tokens
 
 
 def faulty_make(self, engine, tokenizer, *args, **options):
@@ -37,6 +40,11 @@ def faulty_make(self, engine, tokenizer, *args, **options):
 def slow_warm_up(self):
     time.sleep(LOAD_S)
     warm_up(self)
+
+
+def slow_count(self, prompt, **options):
+    time.sleep(COUNT_S if len(prompt) > 1000 else 0)
+    return count_tokens(self, prompt, **options)
 
 
 def faulty_prefill(self, *args, **options):
@@ -63,7 +71,7 @@ def endless(engine, logits):
 
 
 TextGenerator.__init__, Engine.prefill, Engine.decode_one_token = faulty_make, faulty_prefill, faulty_decode
-TextGenerator.warm_up = slow_warm_up
+TextGenerator.warm_up, GenerationServer.count_tokens = slow_warm_up, slow_count
 
 if os.environ.get("EDGEGPT_TEST_EXECUTOR") == "multi":
     rclpy.executors.SingleThreadedExecutor = lambda: rclpy.executors.MultiThreadedExecutor(2)

@@ -60,6 +60,11 @@ class GeneratorProcess:
         """Resident memory."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
 
+    def peak_rss_bytes(self) -> int:
+        """The most resident memory there has been."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
     def stop(self, number: int = signal.SIGINT, timeout_s: float = 10) -> int:
         """Send a signal and wait for the end; the exit code."""
         began = time.monotonic()

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.alone  # how soon it ends is what these promise
 
 SLOW = {"step_ms": 100, "endless": 1}  # its longest answer takes twenty seconds
 FOREVER = 100  # seconds of work that no test waits for
-MEGABYTES = "drive forward two metres and stop " * 120_000  # four; counting them takes seconds
+LONG = "drive forward two metres and stop " * 1000
+COUNT_S = 4  # what counting it takes
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -112,7 +113,7 @@ def test_while_a_model_loads_every_door_answers_and_a_signal_ends_the_node(model
 
 def fill_the_counter(peer: Peer) -> list[Any]:
     """One long count at work and seven that wait; the next ones were refused."""
-    counts = [peer.ask("count_tokens", CountTokens.Request(prompt=MEGABYTES))]
+    counts = [peer.ask("count_tokens", CountTokens.Request(prompt=LONG))]
     counts += [peer.ask("count_tokens", CountTokens.Request(prompt="stop")) for _ in range(9)]
     for future in counts[8:]:
         answer = peer.wait(future)
@@ -121,8 +122,8 @@ def fill_the_counter(peer: Peer) -> list[Any]:
     return counts[:8]
 
 
-def test_megabytes_are_counted_beside_all_other_work_and_a_signal_ends_it(model_file: Path) -> None:
-    with generator_and_peer({"model": model_file}) as (process, peer):
+def test_long_texts_are_counted_beside_all_other_work_and_a_signal_ends_it(model_file: Path) -> None:
+    with generator_and_peer({"model": model_file}, faults={"count_s": COUNT_S}) as (process, peer):
         long, *short = fill_the_counter(peer)
         assert peer.complete("stop").text
         assert not long.done()

@@ -134,17 +134,23 @@ def test_a_megabyte_is_refused_at_every_door(peer: Peer) -> None:
     assert goal.end() == ("aborted", "error", ErrorCode.INVALID_REQUEST)
     assert "shorten it" in goal.result().error
     assert peer.say(megabyte) == ""
+    counted = peer.count(megabyte)
+    assert counted.error_code == ErrorCode.INVALID_REQUEST
+    assert counted.error.startswith(
+        "the prompt has 1050000 bytes and at most 51200 are counted, 16 times what"
+    )
 
 
-def test_megabytes_are_counted_while_the_other_doors_answer(peer: Peer) -> None:
-    megabyte = "drive forward " * 75_000
-    # Several seconds of work, so that the answers between are not a question of who is quicker.
-    counting = [peer.ask("count_tokens", CountTokens.Request(prompt=megabyte)) for _ in range(5)]
-    assert peer.complete(DRIVE).error_code == ErrorCode.OK
-    assert peer.goal(DRIVE).end()[0] == "succeeded"
-    assert peer.state() == "active"
-    assert not counting[-1].done()
-    assert all(peer.wait(future).tokens > 100_000 for future in counting)
+def test_long_texts_are_counted_while_the_other_doors_answer(model_file: Path) -> None:
+    text = "drive forward " * 3600  # as long as may be
+    with generator_and_peer({"model": model_file}, faults={"count_s": 1}) as (_, peer):
+        # Several seconds of work, so that the answers between are not a question of who is quicker.
+        counting = [peer.ask("count_tokens", CountTokens.Request(prompt=text)) for _ in range(5)]
+        assert peer.complete(DRIVE).error_code == ErrorCode.OK
+        assert peer.goal(DRIVE).end()[0] == "succeeded"
+        assert peer.state() == "active"
+        assert not counting[-1].done()
+        assert all(peer.wait(future).tokens > 10_000 for future in counting)
 
 
 @pytest.mark.parametrize("prompt", ["find the 😀 mug", "naïve café 漢字", "e\u0301 \u200d \ufffd"])

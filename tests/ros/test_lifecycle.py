@@ -1,11 +1,12 @@
 """States of the node: what it does in each, and how it gets from one to the next."""
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
-from edgegpt_msgs.msg import ErrorCode
+from edgegpt_msgs.msg import ErrorCode, ModelInfo
 
 from .doors import refused_at_every_door
 from .generator_process import GeneratorProcess
@@ -138,6 +139,32 @@ def test_diagnostics_name_the_model_only_while_there_is_one(model_file: Path) ->
         assert (status.level, status.hardware_id) == (DiagnosticStatus.WARN, model_file.stem)
         assert peer.change("cleanup")
         assert peer.status().hardware_id == ""
+
+
+def test_model_info_is_empty_for_a_late_subscriber_once_the_model_is_freed(model_file: Path) -> None:
+    with generator_and_peer({"model": model_file}) as (_, peer):
+
+        def named() -> str:
+            return peer.latest(ModelInfo, "model_info", latched=True).name
+
+        assert named() == model_file.stem
+        assert peer.change("deactivate")
+        assert named() == model_file.stem  # still loaded
+        assert peer.change("cleanup")
+        assert peer.latest(ModelInfo, "model_info", latched=True) == ModelInfo()
+        assert peer.set(max_new_tokens=3)[0].successful  # publishes what is loaded, and nothing is
+        assert named() == ""
+        assert peer.change("configure")
+        assert named() == model_file.stem
+
+
+def test_a_budget_that_is_a_pipe_is_refused_and_not_waited_for(model_file: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "budget.yaml"
+    os.mkfifo(pipe)
+    parameters = {"model": model_file, "budget": pipe, "autostart": "false"}
+    with generator_and_peer(parameters, active=False) as (_, peer):
+        assert peer.change("configure") is False
+        assert f"{pipe} is a pipe or a device, expected a YAML file" in peer.status().message
 
 
 def test_a_wrong_value_at_the_start_is_in_the_diagnostics_of_a_node_that_waits(model_file: Path) -> None:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from edgegpt_msgs.msg import ErrorCode
 
 from .pair import generator_and_peer
 
@@ -31,9 +32,10 @@ def test_two_thousand_short_goals_leave_the_memory_flat(model_file: Path) -> Non
         assert goals(GOALS) - warm < LIMIT_BYTES
 
 
-def test_counting_megabytes_leaves_no_memory_behind(model_file: Path) -> None:
+def test_counting_takes_little_memory_however_long_the_text(model_file: Path) -> None:
     with generator_and_peer({"model": model_file}) as (process, peer):
-        before = process.rss_bytes()
-        for _ in range(2):
-            assert peer.count("drive forward " * 150_000).tokens > 200_000
-        assert process.rss_bytes() - before < 50e6  # what was given back; without that 150 MB stay
+        before = process.peak_rss_bytes()
+        for _ in range(3):
+            assert peer.count("drive forward " * 3600).tokens > 10_000
+            assert peer.count("drive forward " * 150_000).error_code == ErrorCode.INVALID_REQUEST
+        assert process.peak_rss_bytes() - before < 50e6  # were it counted, the text would take 270 MB

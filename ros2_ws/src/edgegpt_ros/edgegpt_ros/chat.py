@@ -6,18 +6,29 @@ conversation. `--ros-args -r __ns:=/robot1` talks to the generator of robot1.
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 from uuid import uuid4
 
 import rclpy
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from edgegpt_ros.beginning import early_exit
 from edgegpt_ros.client import ClientError, GeneratorClient
+
+_USAGE: Final = """\
+usage: chat [--ros-args [-r FROM:=TO] ...]
+
+A conversation with a generator in the terminal. Ctrl-C cancels the answer that is growing, or ends the
+chat; so do /quit and Ctrl-D. /new begins a new conversation.
+
+  ros2 run edgegpt_ros chat --ros-args -r __ns:=/robot1"""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Chat until the user has enough."""
-    sys.exit(_run(args))
+    code = early_exit("the chat", _USAGE, args)
+    sys.exit(_run(args) if code is None else code)
 
 
 def _run(args: Sequence[str] | None) -> int:

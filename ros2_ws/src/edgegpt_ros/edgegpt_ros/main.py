@@ -9,6 +9,17 @@ from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import Any, Final
 
+from edgegpt_ros.beginning import early_exit
+
+_USAGE: Final = """\
+usage: generator [--ros-args [-p NAME:=VALUE] [-r FROM:=TO] [--params-file FILE.yaml] ...]
+
+The lifecycle node `edgegpt`: answers prompts with the model in the parameter `model`.
+
+  ros2 run edgegpt_ros generator --ros-args -p model:=rover.onnx -r __ns:=/robot1
+
+All parameters are in the README of edgegpt_ros, and `ros2 param describe /edgegpt NAME` explains one."""
+
 # What the end may take: for the work, for telling the clients, and for the executor's last callback.
 _END_S: Final = 0.8
 _TELL_S: Final = 0.4
@@ -23,7 +34,9 @@ def main(args: Sequence[str] | None = None) -> None:
     # end in order.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
-    code = serve(args)
+    code = early_exit("edgegpt", _USAGE, args)
+    if code is None:
+        code = serve(args)
     # Python's own end puts the default back in the place of a handler, and a second Ctrl-C would kill.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

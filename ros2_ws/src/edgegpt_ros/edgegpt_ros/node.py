@@ -193,9 +193,16 @@ class GeneratorNode(LifecycleNode):
                 loaded.info.options = options_of(self._requests.own, stream=values["stream"])
                 self._model_info.publish(loaded.info)
 
+    def _forget_model(self) -> None:
+        with self._applying:  # or a parameter that is being set would publish it once more
+            loaded, self._loaded = self._loaded, None
+            if loaded is not None:
+                self._model_info.publish(ModelInfo())  # takes the place of the latched one
+
     def _free(self, timeout_s: float) -> bool:
         """Let go of the model; whether it has no call at work any more."""
-        server, self._requests.server, self._loaded = self._requests.server, None, None
+        server, self._requests.server = self._requests.server, None
+        self._forget_model()
         self._diagnostics.hardware_id = ""
         self._parameters_of.unconfigured()
         if server is None or server.close(timeout_s):
