@@ -66,8 +66,8 @@ class BudgetItems:
         for name, *others in lines:
             padded = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
             terminalreporter.write_line("  ".join([name.ljust(widths[0]), *padded]))
-        for remark in remarks(checked.budget, checked.noise):
-            terminalreporter.write_line(remark)
+        for remark in remarks(checked):
+            terminalreporter.write_line(remark.replace("--seconds", "--edgegpt-seconds"))
 
 
 class BudgetFile(pytest.File):

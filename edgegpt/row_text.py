@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from edgegpt.verdict import Row
 
 if TYPE_CHECKING:
-    from edgegpt.budget import Budget
+    from edgegpt.check import Check
 
 HEADER: Final = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
 
@@ -58,14 +58,17 @@ def doubt(rows: Iterable[Row], noise: Sequence[str]) -> str:
     return " (this machine was not quiet while it measured)" if busy else ""
 
 
-def remarks(budget: "Budget", noise: Sequence[str]) -> Iterator[str]:
+def remarks(checked: "Check") -> Iterator[str]:
     """What stands below the table, a sentence each."""
-    if budget.board is not None:
-        yield f"The budget is for: {budget.board.description}"
-        if goals := budget.board.never_measured:
+    board = checked.budget.board
+    if board is not None:
+        yield f"The budget is for: {board.description}"
+        if goals := board.never_measured:
             yield f"Goals that nobody has measured on that board yet: {', '.join(goals)}"
-    if noise:
-        yield f"This machine was not quiet, so its times are upper bounds: {'; '.join(noise)}."
+    if checked.noise:
+        yield f"This machine was not quiet, so its times are upper bounds: {'; '.join(checked.noise)}."
+    for sentence in checked.advice:
+        yield f"{sentence}."
 
 
 def threads_text(n: int) -> str:

@@ -1,6 +1,8 @@
 """edgegpt.row_text: what is printed of a limit never contradicts its verdict."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 
 from edgegpt.board import Board
 from edgegpt.budget import Budget
+from edgegpt.check import Check
+from edgegpt.measure.machine import machine
 from edgegpt.row_text import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
 from edgegpt.verdict import Estimate, Row, Verdict, judge, rows
 
@@ -90,12 +94,17 @@ def test_a_busy_machine_throws_doubt_on_times_and_not_on_what_is_counted() -> No
     assert doubt([timed], []) == ""
 
 
-def test_below_the_table_stand_the_board_its_goals_and_the_noise() -> None:
+def test_below_the_table_stand_the_board_its_goals_the_noise_and_advice() -> None:
     board = Board(description="A robot's board", never_measured=["load_ms"])
     budget = Budget(name="b", load_ms=1.0, board=board)
-    assert list(remarks(budget, ["the load was 9", "a core was shared"])) == [
+    checked = Check(
+        Path("x.onnx"), budget, 1, machine(), 6, (), ("the load was 9", "a core was shared"), ("more",)
+    )
+    assert list(remarks(checked)) == [
         "The budget is for: A robot's board",
         "Goals that nobody has measured on that board yet: load_ms",
         "This machine was not quiet, so its times are upper bounds: the load was 9; a core was shared.",
+        "more.",
     ]
-    assert list(remarks(Budget(name="b", load_ms=1.0), [])) == []
+    quiet = replace(checked, budget=Budget(name="b", load_ms=1.0), noise=(), advice=())
+    assert list(remarks(quiet)) == []

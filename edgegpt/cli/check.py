@@ -69,5 +69,5 @@ def _print(checked: "Check") -> None:
         stdout.print(
             f"{checked.processes} processes, {threads}, on {machine.board or machine.cpu}; {versions}"
         )
-    for remark in (*remarks(budget, checked.noise), *(f"{line}." for line in checked.advice)):
+    for remark in remarks(checked):
         stdout.print(remark)
