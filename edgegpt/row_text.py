@@ -67,8 +67,8 @@ def remarks(checked: "Check") -> Iterator[str]:
             yield f"Goals that nobody has measured on that board yet: {', '.join(goals)}"
     if checked.noise:
         yield f"This machine was not quiet, so its times are upper bounds: {'; '.join(checked.noise)}."
-    for sentence in checked.advice:
-        yield f"{sentence}."
+    for line in checked.advice:
+        yield f"{line}."
 
 
 def threads_text(n: int) -> str:
