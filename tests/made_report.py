@@ -18,12 +18,17 @@ from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts
 from edgegpt.report.gather import Report
+from edgegpt.report.page import page
 from edgegpt.report.predicted import predict
 from edgegpt.report.proof import Number, read_evidence
 from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
 from edgegpt.target import Target
 from edgegpt.verdict import Estimate, rows
+
+# A legal name of a file that would do harm on a page that does not escape it.
+NAME = '<img src=x onerror=alert(1)> & "co" $a_b$.onnx'
+BUDGET = Budget(name="<script>alert(2)</script>", parameters=1_000_000, artifact_mb=0.1, peak_rss_mb=100.0)
 
 
 def around(ms: float) -> Distribution:
@@ -78,3 +83,17 @@ def made_report(
         target_sha256=None if target is None else "c" * 64,
         commands=commands(facts, options, bench.machine),
     )
+
+
+def made_page(file: Path) -> str:
+    """A page with a limit kept, one broken and one within noise."""
+    held = made_check(
+        file,
+        BUDGET,
+        {
+            "parameters": Estimate.exact(50_000),
+            "artifact_mb": Estimate.exact(0.25),
+            "peak_rss_mb": Estimate(99.0, 97.5, 101.0),
+        },
+    )
+    return page(made_report(file, checked=held))

@@ -40,7 +40,6 @@ CHROMIUMS_OWN = {
     "safebrowsing.googleapis.com",
     "safebrowsingohttpgateway.googleapis.com",
     "update.googleapis.com",
-    "www.google.com",
 }
 NAME = "<b>tiny</b> & co, of a team with rather long_file_names.onnx"
 BUDGET = """

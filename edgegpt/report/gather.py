@@ -111,7 +111,7 @@ def gather(
         ConfigError, DataError: the budget, its examples or the profile are not valid.
         MeasureError: the file cannot be measured so, or does not fit into memory.
     """
-    path = Path(path)
+    identity, path = file_identity(path), Path(path)
     limits = None if budget is None else read_budget(budget)
     profile = None if target is None else read_target(target)
     if threads is None:
@@ -122,7 +122,6 @@ def gather(
     plan = Plan(threads=threads, seconds=seconds, bandwidth=True)
     check_memory(path, None if limits is None else limits.content.board)
     on_step("reading the file")
-    identity = file_identity(path)
     artifact = open_artifact(path, threads=threads)
     facts, weights, evidence = read_facts(artifact), read_weights(artifact), read_evidence(artifact)
     if limits is not None:
