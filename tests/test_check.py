@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_figures import MACHINE
+from made_report import made_bench
 
 from edgegpt import check as check_module
 from edgegpt import contract, memory_need, ort_session
@@ -26,6 +28,7 @@ from edgegpt.measure.process import measure_process
 from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.onnx_metadata import metadata_entry
 from edgegpt.profiling.profile import profile
+from edgegpt.report import gather as gather_module
 from edgegpt.verdict import Estimate, Verdict, rows
 from edgegpt_export import export_checkpoint
 
@@ -349,3 +352,17 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(
     assert "from 1 to 47 tokens, got 99" in refused(capsys, str(file), "--budget", good)
     examples = str(budget_file(tmp_path, "name: x\naccuracy: {path: none.jsonl, minimum: 1}\n"))
     assert "none.jsonl cannot be read" in refused(capsys, str(file), "--budget", examples)
+
+
+def test_a_reports_own_work_is_no_load(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bench and check judge the load average of the moment before the report began."""
+    befores: list[Any] = []
+
+    def remembered(result: Any) -> Any:
+        return lambda *_, before, **__: befores.append(before) or result
+
+    monkeypatch.setattr(gather_module, "machine", lambda: MACHINE)
+    monkeypatch.setattr(gather_module, "bench", remembered(made_bench(file)))
+    monkeypatch.setattr(gather_module, "check", remembered(None))
+    gather_module.gather(file, tmp_path / "x.html", budget=budget_file(tmp_path, "name: x\nload_ms: 1\n"))
+    assert befores == [MACHINE, MACHINE]
