@@ -25,8 +25,6 @@ from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:

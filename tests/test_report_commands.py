@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from made_report import MACHINE, NAME, made_report
+from made_target import TARGET
+from page_text import Seen
 
 from edgegpt.cli.main import main
 from edgegpt.report.commands import Options, commands
+from edgegpt.report.page import page
 from edgegpt_export import export_checkpoint
-
-Capture = pytest.CaptureFixture[str]
 
 Capture = pytest.CaptureFixture[str]
 
@@ -70,3 +71,10 @@ def test_the_commands_run_as_they_are_printed(
         run = subprocess.run(["bash", "-c", exact], capture_output=True, text=True, check=False)
         assert run.returncode == 0, (line, run.stderr)
     assert (tmp_path / "-r.html").is_file()
+
+
+def test_the_page_shows_each_command_letter_by_letter(file: Path) -> None:
+    report = made_report(file, target=TARGET)
+    shown = Seen(page(report)).text
+    for command in report.commands:
+        assert command.line in shown
