@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import workers
 from hypothesis import settings
-from workers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401
 
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config import ModelConfig
@@ -30,6 +30,10 @@ CORPUS = [
     'say "hello there" and wait 5 seconds',
     "naïve café 😀 漢字 — e\u0301",
 ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    workers.share(config)
 
 
 def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:

@@ -11,7 +11,10 @@ pytest_plugins = ["pytester"]
 CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from workers import *
+import workers
+
+def pytest_configure(config):
+    workers.share(config)
 """
 NOTED = """
 import time
@@ -65,11 +68,14 @@ class Ran(NamedTuple):
 
 @pytest.fixture
 def ran(pytester: pytest.Pytester) -> list[Ran]:
-    """Three files of tests, and one with a slow test, on two workers."""
+    """Three files of tests, and one with a slow test, on two workers; a folder with a conftest of its own."""
     pytester.makeconftest(CONFTEST + NOTED)
     pytester.makeini(INI)
     pytester.makepyfile(test_a=TESTS, test_b=TESTS, test_c=TESTS, test_z=SLOW)
-    result = pytester.runpytest_subprocess("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    pytester.mkpydir("folder").joinpath("conftest.py").write_text(CONFTEST)
+    result = pytester.runpytest_subprocess(
+        "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", timeout=120
+    )
     result.assert_outcomes(passed=28)
     found = []
     for file in pytester.path.glob("*.ran"):

@@ -1,4 +1,4 @@
-"""How the tests of one run share a machine under pytest-xdist; a conftest.py that imports the hooks has them.
+"""How the tests of one run share a machine under pytest-xdist.
 
 The workers take whole files (`--dist loadfile --no-loadscope-reorder`), so that what a module sets up is set
 up once. Tests side by side hold one file lock together; a test marked `alone`, because it asserts a time,
@@ -7,11 +7,21 @@ holds it by itself, so that no other one is at work meanwhile.
 
 import fcntl
 import os
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+
+def share(config: pytest.Config) -> None:
+    """For a conftest's pytest_configure: register the hooks here, once, however many conftests ask for them.
+
+    xdist calls a test's hooks of every conftest, also of those in other folders.
+    """
+    if not config.pluginmanager.has_plugin(__name__):
+        config.pluginmanager.register(sys.modules[__name__], __name__)
 
 
 def pytest_configure(config: pytest.Config) -> None:

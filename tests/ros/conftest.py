@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from workers import pytest_collection_modifyitems, pytest_configure, pytest_runtest_protocol  # noqa: F401
+import workers
 
 if TYPE_CHECKING:
     from edgegpt_ros.client import GeneratorClient
@@ -24,6 +24,10 @@ elif find_spec("edgegpt_msgs") is None:
     raise pytest.UsageError(
         "edgegpt_msgs is not on the path; run these as `ros2_ws/run -- pytest tests/ros`, after `make ros`"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    workers.share(config)
 
 
 @pytest.fixture
