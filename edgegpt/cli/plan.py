@@ -46,7 +46,7 @@ def plan(
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Search on a Ray cluster: its host:port, auto or local."),
+        typer.Option(metavar="ADDRESS", help="Search on Ray: [ray://]host:port, auto or local."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,7 +123,7 @@ def _say_once() -> Callable[[str], None]:
 
     def say(sentence: str) -> None:
         if not said:
-            stderr.print(f"edgegpt: {sentence}", markup=False)
+            stderr.print(f"edgegpt: {sentence}", markup=False, soft_wrap=True)
         said.append(sentence)
 
     return say

@@ -26,6 +26,7 @@ _SECONDS: Final = 3.0
 _PATIENCE: Final = 10.0  # seconds; a range takes less than one
 # One token for all clusters of a process, since Ray remembers the first.
 _OURS_ALONE: Final = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+_NO_CODE: Final = "The remote function failed to import"  # on a worker that has not the same modules
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -35,7 +36,8 @@ def ray_cluster(job: Job, address: str, on_wait: Callable[[str], None]) -> Itera
 
     Args:
         job: of the ranges.
-        address: host:port of a cluster's head, ray://host:port, `auto` or `local`.
+        address: host:port of the head of a cluster that this machine is part of; ray://host:port of the
+            client's door of another; `auto` for the one that runs here; `local` for one of its own.
         on_wait: is told what keeps a task waiting, now and then.
 
     Raises:
@@ -75,11 +77,14 @@ def _what_is_missing(ray: Any, address: str) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """What a task raised, of which Ray makes a paragraph; what Ray itself says last is what happened."""
+    """What a task raised, or what Ray itself says last: it makes coloured paragraphs of both."""
     cause = getattr(error, "cause", None)
+    text = str(cause) if isinstance(cause, BaseException) else str(error)
+    lines = [line.strip() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
+    if text.startswith(_NO_CODE):
+        return f"{short_cause(Exception(lines[-1]))}; its machines need this edgegpt"
     if isinstance(cause, BaseException):
         return f"{type(cause).__name__}: {short_cause(cause)}"
-    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
     return short_cause(Exception(lines[-1])) if lines else type(error).__name__
 
 
@@ -89,14 +94,42 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
     if address == LOCAL:
         options |= {"include_dashboard": False}
     try:
-        ray.init(address=address, **options)
-    except Exception as e:  # of many kinds
-        raise ConfigError(f"there is no Ray cluster at {address} to work with: {_cause(e)}") from e
+        try:
+            with _said_by_us_alone():
+                ray.init(address=address, **options)
+        except Exception as e:  # of many kinds
+            raise ConfigError(_no_cluster(address, e)) from e
+        yield
+    finally:  # the search is over, whatever Ray says; Ctrl-C while it starts ends it too
+        with suppress(Exception):
+            ray.shutdown()
+
+
+def _no_cluster(address: str, error: Exception) -> str:
+    if address == _AUTO and isinstance(error, ConnectionError) and "Could not find" in str(error):
+        return "no Ray cluster runs on this machine; give the host:port of one, or local"
+    return f"there is no Ray cluster at {address} to work with: {_cause(error)}{_token_hint(address)}"
+
+
+@contextmanager
+def _said_by_us_alone() -> Iterator[None]:
+    """Ray's C++ writes to the descriptor of stderr, whatever a log level says; a failure is one sentence."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        with suppress(Exception):  # the search is over, whatever Ray says
-            ray.shutdown()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _token_hint(address: str) -> str:
+    """Ray says in a log alone that a token is missing."""
+    if address == LOCAL or "RAY_AUTH_TOKEN" in os.environ:
+        return ""
+    return "; one that was started with a token wants RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 
 
 def _settings(address: str) -> dict[str, str]:
@@ -119,7 +152,9 @@ def _check_answers(address: str) -> None:
     """Raise ConfigError at once where nobody listens, or where the address is none."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 2**16:
-        raise ConfigError(f"the address of a Ray cluster must be host:port, auto or local, got {address!r}")
+        raise ConfigError(
+            f"the address of a Ray cluster must be host:port, ray://host:port, auto or local, got {address!r}"
+        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
     except OSError as e:

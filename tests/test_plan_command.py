@@ -1,0 +1,234 @@
+"""`edgegpt plan` as a user types it, on a target made by hand; no time of this machine is judged."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from family import left_after, session
+from made_target import TARGET
+from planning import SMALL, VALUES, planned
+
+from edgegpt.cli import plan_tables
+from edgegpt.cli.main import main
+from edgegpt.config import ModelConfig
+from edgegpt.errors import BudgetError
+from edgegpt.measure.machine import machine
+from edgegpt.planner.finalists import Finalist
+from edgegpt.planner.plan import Plan, plan
+from edgegpt.planner.proof import prove
+from edgegpt.target import TargetMachine
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "budget.yaml").write_text(yaml.safe_dump({"name": "hand", **VALUES}))
+    (tmp_path / "target.yaml").write_text(TARGET.to_yaml())
+    return str(tmp_path / "budget.yaml"), str(tmp_path / "target.yaml")
+
+
+def refused(capsys: Capture, *arguments: str, code: int = 2) -> str:
+    assert main(["plan", *arguments]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command searches few models."""
+    monkeypatch.setattr("edgegpt.planner.space.space_of", lambda **_: SMALL)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_plan_writes_a_model_that_params_can_read(
+    files: tuple[str, str], tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "model.yaml"
+    arguments = ["--budget", files[0], "--target", files[1], "--workers", "1", "--out", str(out)]
+    assert main(["plan", *arguments]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "The strongest",
+        "What less time costs (Pareto front",
+        "models of 0 to 1000 M parameters keep it",
+        "Kaplan et al. 2020",
+        "another machine",
+        "Chosen: ",
+    ):
+        assert words in text
+    config = ModelConfig.from_yaml(out)
+    assert config.tie_embeddings
+    assert "# Export it with --precision" in out.read_text()
+    assert main(["params", str(out)]) == 0
+
+
+@pytest.mark.usefixtures("few")
+def test_a_plan_for_machines(files: tuple[str, str], capsys: Capture) -> None:
+    assert main(["plan", "--budget", files[0], "--target", files[1], "--workers", "1", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["chosen"] == data["best"][0]
+    assert data["finalists"] == []
+    assert data["models_kept"] < data["models_seen"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few")
+def test_finalists_are_built_and_measured_where_the_target_is_this_machine(
+    files: tuple[str, str], tmp_path: Path, capsys: Capture
+) -> None:
+    here = TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+    Path(files[1]).write_text(here.to_yaml())
+    generous = {"name": "hand", "parameters": 300_000, "artifact_mb": 2.0, "token_ms": {"p50": 1000.0}}
+    Path(files[0]).write_text(yaml.safe_dump(generous))
+    arguments = ["--budget", files[0], "--target", files[1], "--workers", "1", "--finalists", "1", "--json"]
+    assert main(["plan", *arguments]) == 0
+    (finalist,) = json.loads(capsys.readouterr().out)["finalists"]
+    assert finalist["broken"] == []
+    assert finalist["measured"]["artifact_mb"] == pytest.approx(
+        finalist["predicted"]["artifact_mb"], rel=0.05
+    )
+    assert finalist["measured"]["token_ms.p50"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few")
+def test_where_no_finalist_keeps_the_budget_nothing_is_written(
+    files: tuple[str, str], tmp_path: Path, capsys: Capture
+) -> None:
+    fast = TARGET.calls.step.model_copy(update={"call_us": 0.0, "us_per_layer": 0.0, "node_factor": 0.0})
+    calls = TARGET.calls.model_copy(update={"step": fast})
+    here = TARGET.model_copy(update={"machine": TargetMachine.of(machine()), "calls": calls})
+    Path(files[1]).write_text(here.to_yaml())
+    Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "token_ms": {"p50": 0.01}}))
+    out = tmp_path / "model.yaml"
+    arguments = ["--budget", files[0], "--target", files[1], "--workers", "1", "--finalists", "1"]
+    assert main(["plan", *arguments, "--out", str(out)]) == 1
+    said = capsys.readouterr().err
+    assert "none of 1 finalists keeps the budget 'hand', the nearest has token_ms.p50 " in said
+    assert " where 0.01 is allowed" in said
+    assert not out.exists()
+
+
+@pytest.mark.usefixtures("few")
+def test_an_impossible_budget_ends_with_one(files: tuple[str, str], capsys: Capture) -> None:
+    Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "artifact_mb": 0.001}))
+    message = refused(capsys, "--budget", files[0], "--workers", "1", code=1)
+    assert "artifact_mb binds; the nearest possible is artifact_mb 0.0" in message
+
+
+def test_bad_input_is_one_sentence(files: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
+    given = ["--budget", files[0]]
+    assert "does not exist" in refused(capsys, "--budget", "none.yaml")
+    assert "does not exist" in refused(capsys, *given, "--target", "none.yaml")
+    assert "the key 'machine' is missing" in refused(capsys, *given, "--target", files[0])
+    assert "workers must be within 1 and 1024, got 0" in refused(capsys, *given, "--workers", "0")
+    assert "got 'int2'" in refused(capsys, *given, "--precision", "int2")
+    assert "vocab_size must be within 257" in refused(capsys, *given, "--vocab-size", "5")
+    assert "got 8" in refused(capsys, *given, "--context", "8")
+    assert "exclude each other" in refused(capsys, *given, "--ray", "local", "--workers", "2")
+    assert "must name a .yaml" in refused(capsys, *given, "--out", str(tmp_path / "model.txt"))
+
+
+# Finalists
+
+
+def measured(planned: Plan, times: float) -> list[Finalist]:
+    """The two best, as if every time had been so many times what was predicted."""
+    return [
+        Finalist(rated, {k: v * (times if "_ms." in k else 1) for k, v in rated.figures.items()}, ())
+        for rated in planned.found.best[:2]
+    ]
+
+
+def test_where_all_finalists_are_too_slow_a_second_search_allows_for_that() -> None:
+    first = planned(token_ms={"p50": 0.3})
+    made: list[dict[str, float]] = []
+
+    def again(slower: Any) -> Plan:
+        made.append(dict(slower))
+        return plan(first.budget, SMALL, target=TARGET, slower=slower)
+
+    proof = prove(first, lambda plan: measured(plan, 1.5), again)
+    assert made == [{"token_ms.p50": pytest.approx(1.5)}]
+    assert proof.slower == made[0]
+    assert len(proof.measured) == 4
+    assert proof.chosen is not None
+    assert proof.chosen.figures["token_ms.p50"] <= 0.2
+    assert proof.chosen not in first.found.best[:2]
+
+
+def test_where_the_second_search_finds_nothing_the_shortfall_has_value_and_limit() -> None:
+    first = planned(token_ms={"p50": 0.06})
+
+    def again(slower: Any) -> Plan:
+        raise BudgetError("nothing")
+
+    proof = prove(first, lambda plan: measured(plan, 10.0), again)
+    assert proof.chosen is None
+    assert proof.shortfall(first.limits).startswith("token_ms.p50 0.")
+    assert proof.shortfall(first.limits).endswith(" where 0.06 is allowed")
+
+
+def test_finalists_that_keep_the_budget_need_no_second_search() -> None:
+    first = planned(token_ms={"p50": 0.3})
+    proof = prove(first, lambda plan: measured(plan, 0.9), lambda _: pytest.fail("it searched"))
+    assert proof.chosen == first.found.best[0]
+    assert prove(first, lambda _: [], lambda _: pytest.fail("it searched")).chosen == first.found.best[0]
+
+
+def test_a_front_that_is_cut_says_so() -> None:
+    found = planned(parameters=10**8)
+    proof = prove(found, lambda _: [], lambda _: pytest.fail("it searched"))
+    parts = plan_tables.plan_tables(found, SMALL, TARGET, proof)
+    text = " ".join(str(getattr(part, "title", part)) for part in parts)
+    front = len(found.found.front)
+    assert front > 12
+    assert f"Pareto front, 12 of {front}" in text
+
+
+# Ended
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "edgegpt", "plan", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 0.7, 1.5])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_search_that_is_ended_leaves_no_process(
+    how: signal.Signals, seconds: float, files: tuple[str, str], tmp_path: Path
+) -> None:
+    """Ctrl-C goes to every process of a terminal, here at once, while they import and when they work."""
+    Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "token_ms": {"p50": 1e-6}}))
+    out = tmp_path / "folder"
+    out.mkdir()
+    child = started(
+        "--budget", files[0], "--target", files[1], "--workers", "3", "--out", f"{out}/model.yaml"
+    )
+    while len(session(child.pid)) < 4:  # with multiprocessing's own, two workers
+        assert child.poll() is None
+        time.sleep(0.01)
+    time.sleep(seconds)
+    if how == signal.SIGINT:
+        os.killpg(child.pid, how)
+    else:
+        child.send_signal(how)
+    _, said = child.communicate(timeout=60)
+    if how == signal.SIGINT:  # a parent that was killed cannot keep its children from a last word
+        assert said == "edgegpt: interrupted\n"
+    assert left_after(child.pid, 10) == []
+    assert list(out.iterdir()) == []
