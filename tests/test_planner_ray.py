@@ -211,6 +211,7 @@ def test_a_cluster_without_a_free_cpu_is_waited_for_and_said(budget: str, tmp_pa
         assert waiting.stderr.readline() == (
             f"edgegpt: waiting for the Ray cluster at {head.gcs}, which has 0 of its 0 CPUs free\n"
         )
+        time.sleep(0.5)  # else rich, still about to print that line, prints it again
         waiting.send_signal(signal.SIGINT)
         assert waiting.stderr.read() == "edgegpt: interrupted\n"
         assert waiting.wait(timeout=30) == 130
