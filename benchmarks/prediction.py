@@ -1,7 +1,10 @@
 """How far predictions are off: models that the profile did not time, measured beside what it says of them.
 
-    .venv/bin/edgegpt profile --out target.yaml
-    .venv/bin/python benchmarks/prediction.py --target target.yaml
+    .venv/bin/python benchmarks/prediction.py
+
+Every sweep profiles this machine and then measures each model once, so that both meet the same neighbours
+in a shared cache; a figure's error is the median of the sweeps'. `--target` predicts from a stored profile
+instead, which adds what has changed since.
 
 Each model has random weights and is measured in fresh processes that take turns, as `edgegpt check` does
 it: time to first token of two prompts, the time of a token at two cache fills, load, peak memory. Prints
@@ -12,7 +15,7 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -22,13 +25,17 @@ from rich.progress import track
 
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.plan import Plan, ProcessFigures
+from edgegpt.measure.machine import machine
+from edgegpt.measure.plan import Plan
 from edgegpt.measure.process import measure_process
 from edgegpt.prediction import Predictor, caveats
-from edgegpt.row_text import versions_text
+from edgegpt.profiling.profile import profile
+from edgegpt.row_text import threads_text, versions_text
 from edgegpt.target import Target
+from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file
+
+Pair = tuple[dict[str, float], dict[str, float]]  # a model's figures, predicted and measured
 
 MEDIAN, WORST = 0.15, 0.35
 BURST = 16
@@ -58,17 +65,24 @@ MODELS = [
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of one model, predicted and measured, in the unit of its name."""
+    """One figure of one model in the unit of its name, predicted and measured in each sweep."""
 
     model: str
     name: str
-    predicted: float
-    measured: float
+    predicted: tuple[float, ...]
+    measured: tuple[float, ...]
 
     @property
     def error(self) -> float:
-        """As a share of what was measured."""
-        return self.predicted / self.measured - 1
+        """As a share of what was measured in the same sweep; the median of the sweeps."""
+        pairs = zip(self.predicted, self.measured, strict=True)
+        return statistics.median(predicted / measured - 1 for predicted, measured in pairs)
+
+    def row(self) -> str:
+        """Of a Markdown table."""
+        predicted, measured = statistics.median(self.predicted), statistics.median(self.measured)
+        figures = f"{predicted:.4g} | {measured:.4g} | {min(self.measured):.4g} to {max(self.measured):.4g}"
+        return f"| {self.model} | {self.name} | {figures} | {self.error:+.0%} |"
 
 
 @dataclass(frozen=True)
@@ -107,66 +121,69 @@ class Model:
         """A cache that is nearly empty and one that is nearly full, in tokens."""
         return BURST, self.config.block_size - 2 * BURST
 
+    def measure(self, threads: int, seconds: float) -> dict[str, float]:
+        """Its figures in one fresh process."""
+        plan = Plan(
+            threads=threads,
+            prompts=PROMPTS,
+            fills=self.fills,
+            burst=BURST,
+            seconds=seconds,
+            idle_seconds=0.0,
+        )
+        run = measure_process(self.path, plan)
+        found = {f"ttft {n}, ms": run.first_token[n].p50 for n in PROMPTS}
+        found |= {f"token {n}, ms": run.token[n].p50 for n in self.fills}
+        return found | {"load, ms": run.load_ms, "peak RSS, MB": (run.peak_rss_bytes or 0) / 1e6}
 
-def measured(models: list[Model], threads: int, sweeps: int, seconds: float) -> list[list[ProcessFigures]]:
-    """Fresh processes of each model; every sweep takes each once, so that a busy minute hits all."""
-    runs: list[list[ProcessFigures]] = [[] for _ in models]
-    for _ in track(range(sweeps), "measuring", console=Console(stderr=True)):
-        for model, of_model in zip(models, runs, strict=True):
-            plan = Plan(
-                threads=threads,
-                prompts=PROMPTS,
-                fills=model.fills,
-                burst=BURST,
-                seconds=seconds,
-                idle_seconds=0.0,
-            )
-            of_model.append(measure_process(model.path, plan))
-    return runs
-
-
-def figures(predictor: Predictor, model: Model, runs: list[ProcessFigures]) -> list[Figure]:
-    config, precision = model.config, model.precision
-
-    def ttft(n: int) -> float:
-        return predictor.predict(config, precision, prompt_tokens=n).ttft_ms
-
-    def token(n: int) -> float:
-        return predictor.predict(config, precision, cached_tokens=n + BURST // 2).token_ms
-
-    pairs = [(f"ttft {n}, ms", ttft(n), median(runs, lambda r, n=n: r.first_token[n])) for n in PROMPTS]
-    pairs += [(f"token {n}, ms", token(n), median(runs, lambda r, n=n: r.token[n])) for n in model.fills]
-    loads = statistics.median(run.load_ms for run in runs)
-    peak = max(run.peak_rss_bytes or 0 for run in runs) / 1e6
-    pairs += [("load, ms", predictor.predict(config, precision).load_ms, loads)]
-    pairs += [("peak RSS, MB", predictor.predict(config, precision).peak_rss_mb, peak)]
-    return [Figure(model.name, label, predicted, measured) for label, predicted, measured in pairs]
+    def predict(self, target: Target) -> dict[str, float]:
+        """The same figures, from a profile."""
+        predictor, model = Predictor(target), (self.config, self.precision)
+        found = {f"ttft {n}, ms": predictor.predict(*model, prompt_tokens=n).ttft_ms for n in PROMPTS}
+        for n in self.fills:
+            found[f"token {n}, ms"] = predictor.predict(*model, cached_tokens=n + BURST // 2).token_ms
+        whole = predictor.predict(*model)
+        return found | {"load, ms": whole.load_ms, "peak RSS, MB": whole.peak_rss_mb}
 
 
-def median(runs: list[ProcessFigures], part: Callable[[ProcessFigures], Distribution]) -> float:
-    return Distribution.joined([part(run) for run in runs]).p50
+def sweep(models: list[Model], stored: Target | None, seconds: float) -> Iterator[Pair]:
+    """Of each model."""
+    target = stored or profile(op_graphs, write_random_file)
+    for caveat in caveats(target):
+        print(f"Careful: {caveat}.", flush=True)
+    for model in models:
+        yield model.predict(target), model.measure(target.threads, seconds)
+
+
+def figures(
+    models: list[Model], sweeps: list[list[tuple[dict[str, float], dict[str, float]]]]
+) -> list[Figure]:
+    """One for each name of each model."""
+    found = []
+    for model, pairs in zip(models, zip(*sweeps, strict=True), strict=True):
+        for name in pairs[0][0]:
+            predicted, measured = zip(*((ours[name], theirs[name]) for ours, theirs in pairs), strict=True)
+            found.append(Figure(model.name, name, predicted, measured))
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--target", type=Path, required=True)
-    parser.add_argument("--sweeps", type=int, default=5, help="fresh processes of each model")
-    parser.add_argument("--seconds", type=float, default=1.5, help="in each process")
+    parser.add_argument("--target", type=Path, help="a stored profile; each sweep makes its own if not given")
+    parser.add_argument("--sweeps", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5, help="in the process of each model")
     arguments = parser.parse_args()
-    target = Target.from_yaml(arguments.target)
-    versions = versions_text(target.machine.versions)
-    print(f"{target.machine.cpu}, threads {target.threads}, {versions}, {date.today()}", flush=True)
-    for caveat in caveats(target):
-        print(f"Careful: {caveat}.")
+    stored = None if arguments.target is None else Target.from_yaml(arguments.target)
+    here = machine()
+    threads = threads_text(stored.threads if stored else 1)
+    print(f"{here.cpu}, {threads}, {versions_text(here.versions)}, {date.today()}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         models = [Model.written(Path(folder), model) for model in MODELS]
-        runs = measured(models, target.threads, arguments.sweeps, arguments.seconds)
-    predictor = Predictor(target)
-    found = [f for model, own in zip(models, runs, strict=True) for f in figures(predictor, model, own)]
-    print("\n| model | figure | predicted | measured | error |\n|---|---|---|---|---|")
+        turns = track(range(arguments.sweeps), "sweeps", console=Console(stderr=True))
+        found = figures(models, [list(sweep(models, stored, arguments.seconds)) for _ in turns])
+    print("\n| model | figure | predicted | measured | sweeps | error |\n|---|---|---|---|---|---|")
     for figure in found:
-        row = f"{figure.model} | {figure.name} | {figure.predicted:.4g} | {figure.measured:.4g}"
-        print(f"| {row} | {figure.error:+.0%} |")
+        print(figure.row())
     errors = sorted(abs(figure.error) for figure in found)
     middle, worst = statistics.median(errors), errors[-1]
     for kind in ("ttft", "token", "load", "peak"):

@@ -256,8 +256,9 @@ def test_the_first_further_token_finds_the_cache_as_full_as_asked(
     assert fills == [engine.capacity - 5 + i for i in range(4)]
 
 
-def test_a_round_reads_no_prompt_but_those_it_times(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow board a full cache takes longer to read than all that is timed."""
+def test_bursts_follow_the_reading_of_the_longest_of_their_prompts(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read, prefill = [], Engine.prefill
 
     def watched(self: Engine, cache: KVCache, token_ids: Any, **options: Any) -> Any:
@@ -267,7 +268,7 @@ def test_a_round_reads_no_prompt_but_those_it_times(engine: Engine, monkeypatch:
     monkeypatch.setattr(Engine, "prefill", watched)
     rounds = Rounds(engine, Plan(prompts=(8,), fills=(30, 12), burst=4, repeats=2, seconds=0.0))
     rounds.run(lambda _: None)
-    assert read == [47, *[8, 8, 1, 1] * (1 + MIN_ROUNDS)]
+    assert read == [47, *[8, 8, 30, 1, 1] * (1 + MIN_ROUNDS)]
     assert {n: len(samples) for n, samples in rounds.token.items()} == {30: 12, 12: 12}
 
 

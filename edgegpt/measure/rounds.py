@@ -83,9 +83,10 @@ class Rounds:
                 first_token_ms(self._engine, self.cache, self._ids[:n]) for _ in range(self._plan.repeats)
             ]
         if self.token:
-            # What the bursts look back on still lies there, the longest prompt or what came after it; it
-            # was only rewound.
-            self.cache.append(max(self.token) - min(self.cache.length, max(self.token)))
+            # An answer follows its prompt, whose reading leaves the processor's caches otherwise than another
+            # answer does: the first dozen tokens may take twice as long.
+            self.cache.rewind(0)
+            self._engine.prefill(self.cache, self._ids[: max(self.token)])
         for n in sorted(self.token, reverse=True):  # each burst rewinds the one before it
             self.token[n] += token_ms(self._engine, self.cache, self._ids[:n], self._burst)
         last = (
