@@ -14,6 +14,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
 from edgegpt.onnx_metadata import beside_its_data, file_sha256, metadata_entry, read_metadata
+from edgegpt.precision import AUTO, PRECISIONS
 from edgegpt.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
@@ -205,8 +206,9 @@ def _metadata(path: Path) -> dict[str, str]:
     target = metadata[contract.META_TARGET]
     if target not in (contract.ENGINE, contract.PORTABLE):
         raise ArtifactError(f"{path} has the target {target!r}, expected engine or portable")
-    if (precision := metadata[contract.META_PRECISION]) not in contract.WEIGHTS:
-        raise ArtifactError(f"{path} has weights of {precision!r}, expected {', '.join(contract.WEIGHTS)}")
+    if (precision := metadata[contract.META_PRECISION]) not in (*PRECISIONS, AUTO):
+        expected = ", ".join((*PRECISIONS, AUTO))
+        raise ArtifactError(f"{path} has weights of {precision!r}, expected {expected}")
     if (kv_cache := metadata[contract.META_KV_CACHE]) not in contract.KV_CACHES:
         raise ArtifactError(f"{path} has a cache of {kv_cache!r}, expected {' or '.join(contract.KV_CACHES)}")
     return metadata

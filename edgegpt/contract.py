@@ -31,7 +31,6 @@ LOGITS: Final = "logits"
 ENGINE: Final = "engine"
 PORTABLE: Final = "portable"
 
-WEIGHTS: Final = ("fp32", "int8", "int4", "auto")  # the precision of a file's weights; auto is a mix
 KV_CACHES: Final = ("fp32", "int8")  # what a number in the cache may be
 
 # metadata_props keys

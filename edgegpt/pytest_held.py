@@ -74,7 +74,7 @@ class Held:
         self.check_name(name)
         if self._check is None:
             try:
-                self._check = check(self.model, self.budget, seconds=self._seconds)
+                self._check = check(self.model, self.budget, seconds=self._seconds, before=self.machine)
             except EdgeGPTError as e:
                 self._check = e
         if isinstance(self._check, EdgeGPTError):

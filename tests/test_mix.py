@@ -165,7 +165,7 @@ def test_an_example_longer_than_the_context_is_named_before_anything_is_built(
 def test_examples_may_come_through_a_pipe(tiny_checkpoint, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=(PAIRS,))
+    writer = threading.Thread(target=pipe.write_text, args=(PAIRS,), daemon=True)
     writer.start()
     report = export_checkpoint(tiny_checkpoint, tmp_path / "a.onnx", precision="auto", max_kl=0.1, data=pipe)
     writer.join()

@@ -27,7 +27,7 @@ def profile(
     ] = 45.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure this board in about a minute, so that models can be predicted and planned for it."""
+    """Measure this board in one to three minutes, so that models can be predicted and planned for it."""
     check_out_file("--out", out, (".yaml", ".yml"))
     if name == "":
         raise MeasureError("--name must not be empty; leave it out for the system's own")

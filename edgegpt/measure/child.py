@@ -68,7 +68,8 @@ def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
     rounds.run(progress)
     waited_percent = rounds.waited_percent
     if not rounds.medians and load_waited is not None:
-        waited_percent = 100 * load_waited / load_seconds
+        # The wait is counted from the interpreter's start, the load from the first import.
+        waited_percent = min(100.0, 100 * load_waited / load_seconds)
     after_work, peak = memory(), peak_rss_bytes()
     grown = growth(model.engine, plan.requests, plan.seed) if plan.requests else None
     tokenise, tokenise_tokens = _tokenise(model) if plan.apart else (None, 0)

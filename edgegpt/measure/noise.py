@@ -64,7 +64,7 @@ def _load(before: Machine, threads: int) -> str | None:
 def load_noise(processes: Sequence[Loaded]) -> tuple[str, ...]:
     """Why load times are not to be trusted, in a sentence; empty on a quiet machine."""
     waited = sum(p.load_waited_ms or 0.0 for p in processes)
-    percent = 100 * waited / max(sum(p.load_ms for p in processes), 1e-9)
+    percent = min(100.0, 100 * waited / max(sum(p.load_ms for p in processes), 1e-9))
     if percent <= DISTURBED_PERCENT:
         return ()
     return (f"while files were loaded other work had the process's core {percent:.0f} % of the time",)

@@ -10,7 +10,7 @@ from edgegpt.measure.memory import Memory
 
 MIN_ROUNDS: Final = 3
 MOST_TIMES: Final = 10  # the measuring time, until there are as many samples as the plan asks for
-STEADY_REQUESTS: Final = 1000  # after which memory that does not leak stays the same (benchmarks/RESULTS.md)
+STEADY_REQUESTS: Final = 1000  # enough for an allocator to have made the room that it needs
 
 
 @dataclass(frozen=True)

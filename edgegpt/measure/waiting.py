@@ -58,7 +58,7 @@ def waited_seconds(schedstat: Path = _SCHEDSTAT) -> float | None:
     except ImportError:
         return None
     taken: int = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-    return taken * _SLICE_SECONDS
+    return taken * _SLICE_SECONDS if taken else None  # a system that does not count them says 0 for ever
 
 
 def _ticks(stat: Path) -> tuple[int, int]:

@@ -104,7 +104,9 @@ def space_of(
     if vocab_size is not None and not MIN_VOCAB_SIZE <= vocab_size <= 2**18:
         raise ConfigError(f"vocab_size must be within {MIN_VOCAB_SIZE} and {2**18}, got {vocab_size}")
     if precision is not None and precision not in PRECISIONS:
-        raise ConfigError(f"precision must be {', '.join(PRECISIONS[:-1])} or int4, got {precision!r}")
+        raise ConfigError(
+            f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {precision!r}"
+        )
     usual = Space()
     return Space(
         contexts=tuple(n for n in (context, 2 * context, 4 * context) if n <= LONGEST),

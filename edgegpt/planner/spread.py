@@ -72,6 +72,9 @@ def processes(job: Job, workers: int) -> Iterator[Spread]:
 @contextmanager
 def _children_ignore_interrupts() -> Iterator[None]:
     """What is started inside never gets Ctrl-C, not even while it imports; this process does, afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     resource_tracker.ensure_running()  # its start would take the block away again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

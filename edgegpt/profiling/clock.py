@@ -1,7 +1,7 @@
 """The fastest of many interleaved calls; what bursts of one call take."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -15,6 +15,8 @@ _MIN_ROUNDS: Final = 4
 _CALLS: Final = 3  # of one kind in a round, after one that brings its weights near
 _MIN_BURSTS: Final = 3
 _BURST: Final = 16  # calls, as many as edgegpt.measure times in a row
+_BURST_CALLS: Final = 3  # at least, where a call is slow
+_BURST_SECONDS: Final = 0.2  # after which a slow call's burst ends
 _US: Final = 1e6
 
 
@@ -57,8 +59,16 @@ def burst_us(run: Callable[[], None], sweep: Callable[[], object], seconds: floa
     end = perf_counter() + seconds
     while len(medians) < _MIN_BURSTS or perf_counter() < end:
         sweep()
-        medians.append(statistics.median(_timed(run) for _ in range(_BURST)))
+        medians.append(statistics.median(_burst(run)))
     return statistics.fmean(medians)
+
+
+def _burst(run: Callable[[], None]) -> Iterator[float]:
+    end = perf_counter() + _BURST_SECONDS
+    for i in range(_BURST):
+        if i >= _BURST_CALLS and perf_counter() > end:
+            break
+        yield _timed(run)
 
 
 def _samples(runs: Mapping[Key, Callable[[], None]], seconds: float) -> dict[Key, list[float]]:

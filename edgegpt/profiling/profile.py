@@ -61,7 +61,7 @@ def profile(
     seconds: float = SECONDS,
     on_step: OnStep = lambda _: None,
 ) -> Target:
-    """Measure everything that a prediction needs, in about a minute.
+    """Measure everything that a prediction needs, in one to three minutes.
 
     Args:
         graphs: makes the graphs; `edgegpt_export.op_graphs`.
