@@ -4,7 +4,7 @@ import math
 import reprlib
 from collections.abc import Iterable
 from numbers import Real
-from typing import Final, SupportsFloat
+from typing import Final
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from edgegpt.verdict import Estimate
 _LEAST_FOR_A_MEDIAN: Final = (
     LEAST_PROCESSES  # of fewer samples the interval has no lower end, and breaks no limit
 )
+_KINDS: Final = "float, int or NumPy's"  # what float() makes of anything else is the caller's choice
 _MAY_SHRINK: Final = "rss_slope_kb_per_1000"
 
 
-def of_samples(name: str, samples: SupportsFloat | Iterable[SupportsFloat]) -> Estimate:
+def of_samples(name: str, samples: float | Iterable[float]) -> Estimate:
     """A figure for the limit `name`, in its unit.
 
     One number is exact. Of several, `accuracy` is their mean, such as of right (1) and wrong (0) answers, and
@@ -34,7 +35,7 @@ def of_samples(name: str, samples: SupportsFloat | Iterable[SupportsFloat]) -> E
     try:
         several = tuple(samples)  # type: ignore[arg-type]  # what is neither is refused here
     except TypeError as e:
-        raise MeasureError(f"{name} is held to a number or several, got {reprlib.repr(samples)}") from e
+        raise MeasureError(f"{name} takes a number or several, {_KINDS}, got {reprlib.repr(samples)}") from e
     found = Distribution(tuple(_number(name, sample) for sample in several))
     part = name.rpartition(".")[2]
     if name == "accuracy":
@@ -55,13 +56,13 @@ def _number(name: str, sample: object) -> float:
     """A truth value is a right answer, but no time and no size."""
     kinds = (Real, np.bool_) if name == "accuracy" else (Real,)
     if not isinstance(sample, kinds) or (isinstance(sample, bool) and name != "accuracy"):
-        raise MeasureError(f"{name} is held to numbers, got {reprlib.repr(sample)}")
+        raise MeasureError(f"{name} takes numbers, {_KINDS}, got {reprlib.repr(sample)}")
     try:
         value = float(sample)
     except OverflowError:  # a whole number of hundreds of digits
         value = math.inf
     if not math.isfinite(value):
-        raise MeasureError(f"{name} is held to finite numbers, got {value}")
+        raise MeasureError(f"{name} takes finite numbers, got {value}")
     if name == "accuracy" and not 0 <= value <= 1:
         raise MeasureError(f"accuracy is a share from 0 to 1, got {value:g}")
     if value < 0 and name != _MAY_SHRINK:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import SupportsFloat
 
 import pytest
 
@@ -138,7 +137,7 @@ class HeldForTest:
         with _one_sentence():
             return self._held.row(name)
 
-    def hold(self, name: str, samples: SupportsFloat | Iterable[SupportsFloat] | None = None) -> Row:
+    def hold(self, name: str, samples: float | Iterable[float] | None = None) -> Row:
         """Fail the test when a limit is broken, skip it where this system does not tell; JUnit gets the row.
 
         Args:

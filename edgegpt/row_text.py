@@ -5,6 +5,7 @@ from itertools import count
 from math import isinf
 from typing import TYPE_CHECKING, Final
 
+from edgegpt.measure.noise import quietness
 from edgegpt.verdict import Row
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def margin(row: Row) -> str:
 def doubt(rows: Iterable[Row], noise: Sequence[str]) -> str:
     """What a sentence about broken limits ends in, where a busy machine may have broken one."""
     busy = bool(noise) and any(row.timed for row in rows)
-    return " (this machine was not quiet while it measured)" if busy else ""
+    return f" (this machine {quietness(noise)} while it measured)" if busy else ""
 
 
 def remarks(checked: "Check") -> Iterator[str]:
@@ -66,7 +67,8 @@ def remarks(checked: "Check") -> Iterator[str]:
         if goals := board.never_measured:
             yield f"Goals that nobody has measured on that board yet: {', '.join(goals)}"
     if checked.noise:
-        yield f"This machine was not quiet, so its times are upper bounds: {'; '.join(checked.noise)}."
+        reasons = "; ".join(checked.noise)
+        yield f"This machine {quietness(checked.noise)}, so its times are upper bounds: {reasons}."
     for line in checked.advice:
         yield f"{line}."
 

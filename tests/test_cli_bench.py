@@ -111,7 +111,7 @@ def test_what_a_portable_file_does_besides_is_said() -> None:
 
 def test_a_busy_machine_is_said() -> None:
     assert "not quiet" not in shown(MADE)
-    assert "not quiet, so the times are too long: the load was 9" in shown(
+    assert "not quiet, so the times are upper bounds: the load was 9" in shown(
         replace(MADE, noise=("the load was 9",))
     )
 

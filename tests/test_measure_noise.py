@@ -10,7 +10,7 @@ import pytest
 from made_figures import FIGURES
 
 from edgegpt.measure.machine import machine
-from edgegpt.measure.noise import load_noise, noise
+from edgegpt.measure.noise import load_noise, noise, quietness
 from edgegpt.measure.waiting import Moment, _ticks, waited_seconds
 
 # Noise
@@ -34,6 +34,8 @@ def test_a_system_that_does_not_tell_is_said_but_its_load_is_not_guessed() -> No
     unknown = replace(FIGURES, waited_percent=None, round_ms=(1.0,))
     (sentence,) = noise([unknown], replace(machine(), load=None), 1)
     assert "does not tell whether other work had" in sentence
+    assert quietness([sentence]) == "may not have been quiet"
+    assert quietness([sentence, "the load was 9"]) == quietness(["the load was 9"]) == "was not quiet"
 
 
 def test_loads_that_waited_are_said() -> None:

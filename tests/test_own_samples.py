@@ -1,6 +1,7 @@
 """edgegpt.own_samples: what somebody's own test has measured, beside a limit."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -54,17 +55,26 @@ def test_right_and_wrong_answers_are_an_accuracy_and_no_median(right: float) -> 
     ("name", "samples", "sentence"),
     [
         ("token_ms.p99", [], "at least one sample, got none"),
-        ("token_ms.max", math.nan, "token_ms.max is held to finite numbers, got nan"),
-        ("token_ms.p50", [1.0] * 9 + [math.nan], "token_ms.p50 is held to finite numbers, got nan"),
-        ("token_ms.p50", [1.0] * 9 + [math.inf], "token_ms.p50 is held to finite numbers, got inf"),
-        ("token_ms.p50", 10**400, "token_ms.p50 is held to finite numbers, got inf"),
-        ("token_ms.max", True, "token_ms.max is held to numbers, got True"),
-        ("token_ms.max", [np.True_], "token_ms.max is held to numbers, got "),
-        ("token_ms.p50", "3", "token_ms.p50 is held to numbers, got '3'"),
-        ("token_ms.p50", [None], "token_ms.p50 is held to numbers, got None"),
-        ("token_ms.p50", np.ones((9, 2)), "token_ms.p50 is held to numbers, got array"),
-        ("token_ms.p50", np.array(3.0), "token_ms.p50 is held to a number or several, got array(3.)"),
-        ("token_ms.p50", object, "token_ms.p50 is held to a number or several, got "),
+        ("token_ms.max", math.nan, "token_ms.max takes finite numbers, got nan"),
+        ("token_ms.p50", [1.0] * 9 + [math.nan], "token_ms.p50 takes finite numbers, got nan"),
+        ("token_ms.p50", [1.0] * 9 + [math.inf], "token_ms.p50 takes finite numbers, got inf"),
+        ("token_ms.p50", 10**400, "token_ms.p50 takes finite numbers, got inf"),
+        ("token_ms.max", True, "token_ms.max takes numbers, float, int or NumPy's, got True"),
+        ("token_ms.max", [np.True_], "token_ms.max takes numbers, float, int or NumPy's, got "),
+        ("token_ms.p50", "3", "token_ms.p50 takes numbers, float, int or NumPy's, got '3'"),
+        (
+            "token_ms.p50",
+            Decimal("3"),
+            "int or NumPy's, got Decimal('3')",
+        ),
+        ("token_ms.p50", [None], "token_ms.p50 takes numbers, float, int or NumPy's, got None"),
+        ("token_ms.p50", np.ones((9, 2)), "token_ms.p50 takes numbers, float, int or NumPy's, got array"),
+        (
+            "token_ms.p50",
+            np.array(3.0),
+            "or several, float, int or NumPy's, got array(3.)",
+        ),
+        ("token_ms.p50", object, "token_ms.p50 takes a number or several, float, int or NumPy's, got "),
         ("token_ms.p50", [1.0] * 9 + [-1], "token_ms.p50 cannot be negative, got -1"),
         ("accuracy", 60, "accuracy is a share from 0 to 1, got 60"),
         ("accuracy", [1, 0, 2], "accuracy is a share from 0 to 1, got 2"),

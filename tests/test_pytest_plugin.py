@@ -231,7 +231,7 @@ def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, mod
         [
             "*token_ms.p50 is 2,000,000,000, the limit is 1,000,000,000",
             "*token_ms.max is 2,000,000,000, the limit is 1,000,000,000",
-            "token_ms.max is held to finite numbers, got nan",
+            "token_ms.max takes finite numbers, got nan",
             "token_ms.p50 needs at least 6 samples, got 5: *",
             "*the budget 'roomy' has no limit 'token_ms.p5O', did you mean 'token_ms.p50'?",
         ]

@@ -104,7 +104,7 @@ def test_what_failed_in_the_file_or_here_is_said_in_words_and_fails(file: Path) 
 def test_a_busy_machine_is_said_at_the_top(file: Path) -> None:
     noisy = made_report(file, bench=replace(made_bench(file), noise=("the load was 9",)))
     text = words(page(noisy))
-    assert "not quiet, so the times on this page are too long: the load was 9" in text
+    assert "not quiet, so the times on this page are upper bounds: the load was 9" in text
     assert text.index("the load was 9") < text.index("What it is")
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_figures import FIGURES, MACHINE
 
 from edgegpt.board import Board
 from edgegpt.budget import Budget
 from edgegpt.check import Check
 from edgegpt.measure.machine import machine
+from edgegpt.measure.noise import noise
 from edgegpt.row_text import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
 from edgegpt.verdict import Estimate, Row, Verdict, judge, rows
 
@@ -106,5 +108,13 @@ def test_below_the_table_stand_the_board_its_goals_the_noise_and_advice() -> Non
         "This machine was not quiet, so its times are upper bounds: the load was 9; a core was shared.",
         "more.",
     ]
+    (unknown,) = noise([replace(FIGURES, waited_percent=None)], MACHINE, 1)
+    assert list(remarks(replace(checked, noise=(unknown,))))[2] == (
+        f"This machine may not have been quiet, so its times are upper bounds: {unknown}."
+    )
+    assert (
+        doubt([exact("load_ms", 1, 2)], [unknown])
+        == " (this machine may not have been quiet while it measured)"
+    )
     quiet = replace(checked, budget=Budget(name="b", load_ms=1.0), noise=(), advice=())
     assert list(remarks(quiet)) == []

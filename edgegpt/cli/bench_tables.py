@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from edgegpt.cli.output import megabytes, table
 from edgegpt.measure.bench_json import INSIDE
+from edgegpt.measure.noise import quietness
 from edgegpt.row_text import threads_text, versions_text
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def bench_tables(result: "Bench") -> Iterator[RenderableType]:
     for name, text in INSIDE.items():
         yield f"  {name.replace('_', ' ')}: {text}."
     if result.noise:
-        yield "The machine was not quiet, so the times are too long: " + "; ".join(result.noise) + "."
+        reasons = "; ".join(result.noise)
+        yield f"The machine {quietness(result.noise)}, so the times are upper bounds: {reasons}."
 
 
 def _heading(result: "Bench") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from edgegpt.cli.output import table
+from edgegpt.measure.noise import quietness
 from edgegpt.planner.impossible import describe
 from edgegpt.planner.numbers import plain
 from edgegpt.planner.plan import Plan
@@ -87,7 +88,8 @@ def _measured(planned: Plan, proof: "Proof") -> Iterator[RenderableType]:
     yield _finalists(planned, proof.measured)
     for finalist in proof.measured:
         if finalist.noise:
-            yield f"This machine was not quiet, so its times are too long: {'; '.join(finalist.noise)}."
+            reasons = "; ".join(finalist.noise)
+            yield f"This machine {quietness(finalist.noise)}, so its times are upper bounds: {reasons}."
             break
     if proof.slower:
         times = ", ".join(f"{name} {factor:.3g}" for name, factor in proof.slower.items())

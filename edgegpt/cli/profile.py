@@ -10,6 +10,7 @@ from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import MeasureError
+from edgegpt.measure.noise import quietness
 from edgegpt.row_text import threads_text
 
 if TYPE_CHECKING:
@@ -84,4 +85,6 @@ def _print(target: "Target") -> None:
     if target.second_thread_us is not None:
         stdout.print(f"A sleeping second thread costs {target.second_thread_us:.0f} us to wake.")
     if target.noise:
-        stdout.print(f"This machine was not quiet, profile it again: {'; '.join(target.noise)}.")
+        stdout.print(
+            f"This machine {quietness(target.noise)}, whose figures a quiet one betters: {'; '.join(target.noise)}."
+        )

@@ -10,6 +10,7 @@ from edgegpt.cli.out_file import check_name, check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError
+from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
     from edgegpt.report.gather import Report
@@ -74,13 +75,13 @@ def report(
     if made.unproved:
         raise VerificationError(f"{file} fell short: {'; '.join(made.unproved)}")
     if made.broken:
-        doubt = " (this machine was not quiet while it measured)" if made.noise else ""
+        doubt = f" (this machine {quietness(made.noise)} while it measured)" if made.noise else ""
         raise BudgetError(f"{file} falls short of the budget: {'; '.join(made.broken)}{doubt}")
 
 
 def _sentence(made: "Report") -> str:
     out = made.options.out
-    noise = f"\nThis machine was not quiet, so its times are too long: {'; '.join(made.noise)}."
+    noise = f"\nThis machine {quietness(made.noise)}, so its times are upper bounds: {'; '.join(made.noise)}."
     return f"{out}: {megabytes(out.stat().st_size)}, {'passed' if made.passed else 'fell short'}" + (
         noise if made.noise else ""
     )

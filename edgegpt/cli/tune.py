@@ -8,6 +8,7 @@ import typer
 
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
 from edgegpt.cli.progress import measuring
+from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
     from edgegpt.autotune.figures import Duel, Relative
@@ -83,7 +84,7 @@ def _print(result: "Autotuned") -> None:
     )
     if result.noise:
         stdout.print(
-            "The machine was not quiet, so that more threads may be worth more than they seem: "
+            f"The machine {quietness(result.noise)}, so that more threads may be worth more than they seem: "
             f"{'; '.join(result.noise)}."
         )
 

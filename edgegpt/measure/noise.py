@@ -1,6 +1,6 @@
 """Whether a machine was quiet while it measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from edgegpt.measure.machine import Machine
@@ -11,6 +11,7 @@ from edgegpt.reply import percentile
 DISTURBED_PERCENT: Final = 2.0
 _SPREAD: Final = 1.15  # of the rounds' medians, which on a quiet core differ by a few percent
 _IDLE_LOAD: Final = 0.3  # what a machine shows that does nothing in particular
+_UNTOLD: Final = "this system does not tell whether other work had the measuring process's core"
 
 
 class Measured(Protocol):
@@ -52,6 +53,11 @@ def noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple
     )
 
 
+def quietness(noise: Iterable[str]) -> str:
+    """What stands after `This machine` and before the reasons, of which one alone is that nobody can know."""
+    return "may not have been quiet" if set(noise) == {_UNTOLD} else "was not quiet"
+
+
 def _load(before: Machine, threads: int) -> str | None:
     if before.load is None or before.load + threads <= before.cores + _IDLE_LOAD:
         return None
@@ -72,7 +78,7 @@ def load_noise(processes: Sequence[Loaded]) -> tuple[str, ...]:
 
 def _waited(processes: Sequence[Measured]) -> str | None:
     if any(p.waited_percent is None for p in processes):
-        return "this system does not tell whether other work had the measuring process's core"
+        return _UNTOLD
     waited = max((p.waited_percent or 0.0 for p in processes), default=0.0)
     if waited <= DISTURBED_PERCENT:
         return None

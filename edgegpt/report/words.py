@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 
 from edgegpt import row_text
 from edgegpt.measure.distribution import Distribution
+from edgegpt.measure.noise import quietness
 from edgegpt.verdict import Row
 
 _SPACE: Final = "\N{NO-BREAK SPACE}"
@@ -121,6 +122,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "breakable": breakable,
     "name": name,
     "command": command,
+    "quietness": quietness,
     "budget_limit": row_text.limit,
     "budget_margin": budget_margin,
     "budget_range": budget_range,
