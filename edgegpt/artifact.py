@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgegpt import contract, ort_session, tuning  # before any other module that imports onnxruntime
 from edgegpt.config import ModelConfig
@@ -107,16 +107,25 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
     )
 
 
-def count_artifact(path: str | Path) -> tuple[ModelConfig, str, int]:
-    """Config, number in the cache and bytes of a file, its data among them, without building a session.
+class Counted(NamedTuple):
+    """What can be said of a file without building a session; bytes are of its data too."""
+
+    config: ModelConfig
+    tokenizer: Tokenizer
+    kv_cache: str
+    bytes: int
+
+
+def count_artifact(path: str | Path) -> Counted:
+    """What a file holds, without building a session.
 
     Everything is checked that `open_artifact` checks but the graph; raises ArtifactError as it does.
     """
     path = _path(path)
     metadata = _metadata(path)
-    config, _, _ = _parts(path, metadata)
+    config, tokenizer, _ = _parts(path, metadata)
     _, data_bytes = _check_data(path, metadata)
-    return config, metadata[contract.META_KV_CACHE], path.stat().st_size + data_bytes
+    return Counted(config, tokenizer, metadata[contract.META_KV_CACHE], path.stat().st_size + data_bytes)
 
 
 def file_identity(path: str | Path) -> str:

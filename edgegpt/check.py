@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.artifact import count_artifact
+from edgegpt.artifact import Counted, count_artifact
 from edgegpt.budget import Budget
-from edgegpt.check_plan import advice, check_plan
+from edgegpt.budget_fit import check_fit
+from edgegpt.check_plan import MOST_SECONDS, SECONDS_OPTION, SecondsOption, advice, check_plan
 from edgegpt.errors import MeasureError
 from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.evaluation import evaluate
@@ -18,7 +19,7 @@ from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import check_threads, measure_process
 from edgegpt.memory_need import check_memory
-from edgegpt.pairs import Pair, read_jsonl
+from edgegpt.pairs import Pair
 from edgegpt.verdict import Estimate, Row, Verdict, rows
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
@@ -63,6 +64,7 @@ def check(
     threads: int | None = None,
     processes: int = LEAST_PROCESSES,
     seconds: float = SECONDS,
+    option: SecondsOption = SECONDS_OPTION,
     before: Machine | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Check:
@@ -75,6 +77,7 @@ def check(
         processes: how many fresh processes measure, one after another, at least LEAST_PROCESSES.
         seconds: of measuring times in each; more samples make surer percentiles. Where a limit of a p99
             needs more for an upper bound, up to ten times as long.
+        option: by which the caller was told the seconds, for advice.
         before: the machine before the caller's own work, which would count as load; None is now.
         on_step: is told what happens next, in a few words.
 
@@ -93,11 +96,12 @@ def check(
     loads = plan is not None or budget.accuracy is not None
     if loads:
         check_threads(threads)
-    pairs = [] if budget.accuracy is None else read_jsonl(Path(budget.accuracy.path))
     check_memory(path, budget.board, here=loads)
     before = before or machine()
     on_step("reading the file")
-    figures = _counted(path)
+    counted = count_artifact(path)
+    pairs = check_fit(budget, path, counted.config, counted.tokenizer)
+    figures = _counted(counted)
     measured: list[ProcessFigures] = []
     if plan is not None:
         measured = _measure(path, plan, processes, on_step)
@@ -114,14 +118,14 @@ def check(
         len(measured),
         found,
         _noise(measured, before, budget, threads),
-        tuple(advice(found, measured)),
+        tuple(advice(found, measured, option)),
     )
 
 
 def check_seconds(seconds: float) -> None:
     """Raise MeasureError where one process cannot measure times for so long."""
-    if not 0 < seconds <= 3600:
-        raise MeasureError(f"seconds must be above 0 and at most 3600, got {seconds}")
+    if not 0 < seconds <= MOST_SECONDS:
+        raise MeasureError(f"seconds must be above 0 and at most {MOST_SECONDS}, got {seconds}")
 
 
 def check_json(checked: Check) -> dict[str, Any]:
@@ -142,12 +146,12 @@ def check_json(checked: Check) -> dict[str, Any]:
     }
 
 
-def _counted(path: Path) -> dict[str, Estimate | None]:
-    config, kv_cache, n_bytes = count_artifact(path)
+def _counted(file: Counted) -> dict[str, Estimate | None]:
+    config = file.config
     return {
         "parameters": Estimate.exact(parameter_count(config)),
-        "artifact_mb": Estimate.exact(n_bytes / 1e6),
-        "kv_cache_mb": Estimate.exact(kv_cache_bytes(config, config.block_size, kv_cache) / 1e6),
+        "artifact_mb": Estimate.exact(file.bytes / 1e6),
+        "kv_cache_mb": Estimate.exact(kv_cache_bytes(config, config.block_size, file.kv_cache) / 1e6),
     }
 
 

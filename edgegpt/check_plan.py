@@ -1,19 +1,45 @@
 """What has to be measured for a budget, and what more would make it surer."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil, isinf
 from typing import Final
 
 from edgegpt.budget import Budget
 from edgegpt.measure.distribution import P99_SAMPLES
 from edgegpt.measure.plan import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures
+from edgegpt.planner.numbers import rounded_up
 from edgegpt.verdict import Row
 
+MOST_SECONDS: Final = 3600  # of measuring times in one process
 _COUNTED: Final = {"parameters", "artifact_mb", "kv_cache_mb", "accuracy"}  # for which no process is needed
 _FURTHER_TOKENS: Final = {"token_ms", "jitter"}
 _IDLE_SECONDS: Final = 0.5
 _REPEATS: Final = 4  # first tokens in a round, which else has 48 further ones beside a single first
 _MARGIN: Final = 1.2  # of a time that is to be enough
+
+
+@dataclass(frozen=True)
+class SecondsOption:
+    """How somebody asks for more measuring time.
+
+    Attributes:
+        name: of the option.
+        share: of its value that each process measures for.
+    """
+
+    name: str = "--seconds"
+    share: float = 1.0
+
+    def says(self, enough: float) -> str:
+        """Whether the option can ask for so many seconds in each process, and how."""
+        asked = enough / self.share
+        if asked > MOST_SECONDS:
+            return f"{self.name} {MOST_SECONDS}, the most that can be, would not be enough"
+        return f"{self.name} {rounded_up(asked)} would be enough"
+
+
+SECONDS_OPTION: Final = SecondsOption()  # of `edgegpt check`
 
 # How many samples each p99 rests on, where six processes have them together.
 _SAMPLES: Final[dict[str, Callable[[Sequence[ProcessFigures]], int]]] = {
@@ -53,7 +79,7 @@ def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> 
     )
 
 
-def advice(rows: Sequence[Row], processes: Sequence[ProcessFigures]) -> Iterator[str]:
+def advice(rows: Sequence[Row], processes: Sequence[ProcessFigures], option: SecondsOption) -> Iterator[str]:
     """What would make the verdicts surer, a sentence for each limit that has no upper bound."""
     for row in rows:
         if row.estimate is None or row.name not in _SAMPLES or not isinf(row.estimate.high):
@@ -63,7 +89,7 @@ def advice(rows: Sequence[Row], processes: Sequence[ProcessFigures]) -> Iterator
         enough = _MARGIN * spent * P99_SAMPLES / n / MOST_TIMES
         yield (
             f"{row.name} has {n} of the {P99_SAMPLES} samples that an upper bound takes; "
-            f"--seconds {enough:.2g} would be enough"
+            f"{option.says(enough)}"
         )
     watched = min((p.watched_requests for p in processes), default=0)
     if 0 < watched < STEADY_REQUESTS:

@@ -4,17 +4,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from edgegpt.budget import Budget
 from edgegpt.check import SECONDS, Check, check, check_seconds
+from edgegpt.check_plan import SecondsOption
 from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.mistakes import nearest
 from edgegpt.own_samples import of_samples
 from edgegpt.row_text import doubt, sentence
 from edgegpt.verdict import Row, Verdict, rows
+
+_OPTION: Final = SecondsOption("--edgegpt-seconds")
 
 
 class Held:
@@ -73,7 +77,9 @@ class Held:
         self.check_name(name)
         if self._check is None:
             try:
-                self._check = check(self.model, self.budget, seconds=self._seconds, before=self.machine)
+                self._check = check(
+                    self.model, self.budget, seconds=self._seconds, option=_OPTION, before=self.machine
+                )
             except EdgeGPTError as e:
                 self._check = e
         if isinstance(self._check, EdgeGPTError):

@@ -67,7 +67,7 @@ class BudgetItems:
             padded = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
             terminalreporter.write_line("  ".join([name.ljust(widths[0]), *padded]))
         for remark in remarks(checked):
-            terminalreporter.write_line(remark.replace("--seconds", "--edgegpt-seconds"))
+            terminalreporter.write_line(remark)
 
 
 class BudgetFile(pytest.File):

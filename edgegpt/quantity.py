@@ -19,9 +19,12 @@ def _whole(value: Any) -> Any:
 
 # Above 0 and finite.
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
-NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
+_MOST = 1e12  # of what a board is measured to do; sums of products of larger ones would reach infinity
+Cost = Annotated[float, Field(ge=0.0, le=_MOST, allow_inf_nan=False), BeforeValidator(_plain)]
+Measure = Annotated[float, Field(gt=0.0, le=_MOST, allow_inf_nan=False), BeforeValidator(_plain)]
 # A factor by which something grows, and a part of a whole. Each has all of its bounds in one Field: from a
 # second one behind the validator pydantic makes no `minimum` of a JSON Schema.
 AtLeastOne = Annotated[float, Field(ge=1.0, allow_inf_nan=False), BeforeValidator(_plain)]
 Share = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False), BeforeValidator(_plain)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Few = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]

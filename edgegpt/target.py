@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgegpt.measure.machine import Machine
-from edgegpt.quantity import Count, NotNegative, Positive
+from edgegpt.quantity import Cost, Few, Measure
 from edgegpt.yaml_model import load_yaml
 
 Bits = Literal[4, 8, 32]
@@ -31,9 +31,9 @@ class TargetMachine(_Strict):
     cpu: str = Field(description="The processor's name.")
     board: str | None = Field(None, description="The board's name.")
     architecture: str = Field(description="As x86_64 or aarch64.")
-    cores: Count = Field(description="Of the machine.")
-    memory_mb: Positive | None = Field(None, description="Of the machine.")
-    last_level_cache_mb: Positive | None = Field(None, description="Of the first core, maybe shared.")
+    cores: Few = Field(description="Of the machine.")
+    memory_mb: Measure | None = Field(None, description="Of the machine.")
+    last_level_cache_mb: Measure | None = Field(None, description="Of the first core, maybe shared.")
     versions: dict[str, str] = Field({}, description="Of python and the packages a time depends on.")
 
     @classmethod
@@ -69,53 +69,55 @@ class TargetMachine(_Strict):
 class Bandwidth(_Strict):
     """How fast a buffer is read over and over by all threads at once, the best of several passes."""
 
-    working_set_mb: Positive
-    gb_s: Positive = Field(description="10^9 bytes a second.")
+    working_set_mb: Measure
+    gb_s: Measure = Field(description="10^9 bytes a second.")
 
 
 class Product(_Strict):
     """Rows of inputs times a matrix (outputs, inputs), the weights at hand in a near cache."""
 
     bits: Bits
-    block: Annotated[int, Field(ge=0)] = Field(description="Weights that share a scale; 0 for 32 bits.")
-    tokens: Count = Field(description="Rows at once.")
-    node_us: NotNegative
-    us_per_1000_inputs: NotNegative
-    us_per_1000_outputs: NotNegative
-    us_per_million_weights: NotNegative
+    block: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        description="Weights that share a scale; 0 for 32 bits."
+    )
+    tokens: Few = Field(description="Rows at once.")
+    node_us: Cost
+    us_per_1000_inputs: Cost
+    us_per_1000_outputs: Cost
+    us_per_million_weights: Cost
 
 
 class Streaming(_Strict):
     """What a MB of weights costs more where a call reads so much in all that it lies further away."""
 
     bits: Bits
-    tokens: Count
-    working_set_mb: Positive
-    us_per_mb: NotNegative
+    tokens: Few
+    working_set_mb: Measure
+    us_per_mb: Cost
 
 
 class CacheStreaming(_Strict):
     """What a MB of keys and values costs more where a call reads so much in all that it lies further away."""
 
-    working_set_mb: Positive
-    us_per_mb: NotNegative
+    working_set_mb: Measure
+    us_per_mb: Cost
 
 
 class Attention(_Strict):
     """One layer's attention of `tokens` new ones; P is tokens x (cached + new)."""
 
-    tokens: Count
-    node_us: NotNegative
-    us_per_1000_values: NotNegative = Field(description="For n_embd x tokens.")
-    us_per_million_products: NotNegative = Field(description="For n_embd x P.")
-    us_per_1000_scores: NotNegative = Field(description="For n_head x P.")
+    tokens: Few
+    node_us: Cost
+    us_per_1000_values: Cost = Field(description="For n_embd x tokens.")
+    us_per_million_products: Cost = Field(description="For n_embd x P.")
+    us_per_1000_scores: Cost = Field(description="For n_head x P.")
 
 
 class Line(_Strict):
     """us = node_us + us_per_1000_values * values / 1000."""
 
-    node_us: NotNegative
-    us_per_1000_values: NotNegative
+    node_us: Cost
+    us_per_1000_values: Cost
 
 
 class Nodes(_Strict):
@@ -131,9 +133,9 @@ class Nodes(_Strict):
 class Call(_Strict):
     """us = call_us + us_per_layer * n_layer + node_factor * its nodes, timed alone, + fetching of weights."""
 
-    call_us: NotNegative
-    us_per_layer: NotNegative
-    node_factor: NotNegative = Field(description="In a model, other nodes push it out of the near caches.")
+    call_us: Cost
+    us_per_layer: Cost
+    node_factor: Cost = Field(description="In a model, other nodes push it out of the near caches.")
 
 
 class Calls(_Strict):
@@ -148,9 +150,9 @@ class Calls(_Strict):
 class PerPrecision(_Strict):
     """One number for each precision of a file."""
 
-    fp32: NotNegative
-    int8: NotNegative
-    int4: NotNegative
+    fp32: Cost
+    int8: Cost
+    int4: Cost
 
 
 class PerMb(_Strict):
@@ -163,20 +165,20 @@ class PerMb(_Strict):
 class Load(_Strict):
     """From the start of the imports to a model that can be warmed up."""
 
-    import_ms: NotNegative
-    base_ms: NotNegative
-    ms_per_layer: NotNegative
-    ms_per_1000_tokens: NotNegative = Field(description="Of the vocabulary.")
+    import_ms: Cost
+    base_ms: Cost
+    ms_per_layer: Cost
+    ms_per_1000_tokens: Cost = Field(description="Of the vocabulary.")
     ms_per_mb: PerMb = Field(description="Of the weights.")
 
 
 class Memory(_Strict):
     """Peak resident memory of the process, its KV cache apart."""
 
-    import_mb: NotNegative
-    base_mb: NotNegative
-    mb_per_layer: NotNegative
-    mb_per_1000_tokens: NotNegative = Field(description="Of the vocabulary.")
+    import_mb: Cost
+    base_mb: Cost
+    mb_per_layer: Cost
+    mb_per_1000_tokens: Cost = Field(description="Of the vocabulary.")
     mb_per_mb: PerMb = Field(description="Of the weights.")
 
 
@@ -187,7 +189,7 @@ class Target(_Strict):
 
     name: Annotated[str, Field(min_length=1)] = Field(description="Of the board.")
     date: str = Field(description="When it was measured, as 2026-01-31.")
-    threads: Count = Field(description="Of onnxruntime, while it was measured.")
+    threads: Few = Field(description="Of onnxruntime, while it was measured.")
     machine: TargetMachine
     noise: list[str] = Field([], description="Why the times are not to be trusted; empty if it was quiet.")
     read_bandwidth: list[Bandwidth] = Field(min_length=1)
@@ -197,7 +199,7 @@ class Target(_Strict):
     attention: list[Attention] = Field(min_length=1)
     nodes: Nodes
     calls: Calls
-    second_thread_us: NotNegative | None = Field(
+    second_thread_us: Cost | None = Field(
         None,
         description=(
             "What a node that is too small to gain takes longer when a sleeping second thread is woken to "

@@ -18,9 +18,9 @@ from edgegpt import check as check_module
 from edgegpt import contract, memory_need, ort_session
 from edgegpt.budget import Budget
 from edgegpt.check import Check, check, check_json
-from edgegpt.check_plan import advice, check_plan
+from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan
 from edgegpt.cli.main import app, main
-from edgegpt.errors import ArtifactError, MeasureError
+from edgegpt.errors import ArtifactError, DataError, MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import machine
 from edgegpt.measure.plan import STEADY_REQUESTS, Plan, ProcessFigures
@@ -29,6 +29,7 @@ from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.onnx_metadata import metadata_entry
 from edgegpt.profiling.profile import profile
 from edgegpt.report import gather as gather_module
+from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.verdict import Estimate, Verdict, rows
 from edgegpt_export import export_checkpoint
 
@@ -67,7 +68,7 @@ def figures(file: Path) -> ProcessFigures:
 def checked(file: Path) -> Check:
     """Everything that a budget can limit, measured once."""
     (file.parent / "examples.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
-    return check(file, budget(file.parent, EVERYTHING), seconds=0.01)
+    return check(file, budget(file.parent, EVERYTHING), seconds=0.1)  # a slow machine has a whole one
 
 
 def budget(folder: Path, text: str) -> Budget:
@@ -186,14 +187,43 @@ def test_every_process_asks_other_requests(
 def test_a_bound_that_is_missing_is_said_with_what_would_give_it(figures: ProcessFigures) -> None:
     row = rows({"ttft_ms.p99": 1.0}, {"ttft_ms.p99": Estimate(1.0, 0.5, inf)})
     few = replace(figures, first_token={8: Distribution((1.0,) * 23)}, seconds=10.0)
-    (sentence,) = advice(row, [few] * 6)
+    (sentence,) = advice(row, [few] * 6, SECONDS_OPTION)
     assert sentence == (
-        "ttft_ms.p99 has 138 of the 368 samples that an upper bound takes; --seconds 3.2 would be enough"
+        "ttft_ms.p99 has 138 of the 368 samples that an upper bound takes; --seconds 3.21 would be enough"
     )
+    slow = [replace(few, seconds=1000.0)] * 6
+    (sentence,) = advice(row, slow, SecondsOption("--edgegpt-seconds"))
+    assert sentence.endswith("; --edgegpt-seconds 320 would be enough")
+    (sentence,) = advice(row, slow, CHECK_OPTION)  # a report hands a quarter of its seconds on
+    assert sentence.endswith("; --seconds 1280 would be enough")
+    (sentence,) = advice(row, [replace(few, seconds=20_000.0)] * 6, SECONDS_OPTION)
+    assert sentence.endswith("; --seconds 3600, the most that can be, would not be enough")
     jitter = rows({"jitter": 1.0}, {"jitter": Estimate(1.0, 0.5, inf)})
     fills = {16: Distribution((1.0,) * 60), 30: Distribution((1.0,) * 50)}
-    (sentence,) = advice(jitter, [replace(few, token=fills)] * 6)
+    (sentence,) = advice(jitter, [replace(few, token=fills)] * 6, SECONDS_OPTION)
     assert sentence.startswith("jitter has 300 of the 368 samples")
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ("ttft_ms: {prompt_tokens: 48, p50: 1}", "must be from 1 to 47 for .* got 48"),
+        ("accuracy: {path: long.jsonl, minimum: 1}", "long.jsonl, line 3: the prompt has 3 tokens and"),
+        ("accuracy: {path: pipe.jsonl, minimum: 1}", "pipe.jsonl is a pipe or a device, expected a .jsonl"),
+    ],
+)
+def test_what_the_file_cannot_be_held_to_is_refused_before_measuring(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, sentence: str
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("it measures before it knows its input")
+
+    monkeypatch.setattr(check_module, "measure_process", never)
+    good, long = ({"prompt": "go", "completion": text} for text in ("left", "x y " * 30))
+    (tmp_path / "long.jsonl").write_text(f"{json.dumps(good)}\n\n{json.dumps(long)}\n")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises((DataError, MeasureError), match=sentence):
+        check(file, budget(tmp_path, f"name: x\nload_ms: 1\n{limits}\n"))
 
 
 def test_the_callers_own_work_before_is_no_load(file: Path, tmp_path: Path) -> None:
@@ -349,7 +379,7 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(
     assert "threads must be at most" in refused(capsys, str(file), "--budget", good, "--threads", "9999")
     assert "at least 6, got 2" in refused(capsys, str(file), "--budget", good, "--processes", "2")
     assert "got nan" in refused(capsys, str(file), "--budget", good, "--seconds", "nan")
-    assert "from 1 to 47 tokens, got 99" in refused(capsys, str(file), "--budget", good)
+    assert "from 1 to 47 for" in refused(capsys, str(file), "--budget", good)
     examples = str(budget_file(tmp_path, "name: x\naccuracy: {path: none.jsonl, minimum: 1}\n"))
     assert "none.jsonl cannot be read" in refused(capsys, str(file), "--budget", examples)
 
@@ -357,12 +387,16 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(
 def test_a_reports_own_work_is_no_load(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bench and check judge the load average of the moment before the report began."""
     befores: list[Any] = []
+    options: list[Any] = []
 
     def remembered(result: Any) -> Any:
-        return lambda *_, before, **__: befores.append(before) or result
+        return lambda *_, before, **more: (
+            befores.append(before) or options.append(more.get("option")) or result
+        )
 
     monkeypatch.setattr(gather_module, "machine", lambda: MACHINE)
     monkeypatch.setattr(gather_module, "bench", remembered(made_bench(file)))
     monkeypatch.setattr(gather_module, "check", remembered(None))
     gather_module.gather(file, tmp_path / "x.html", budget=budget_file(tmp_path, "name: x\nload_ms: 1\n"))
     assert befores == [MACHINE, MACHINE]
+    assert options == [None, CHECK_OPTION]

@@ -41,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "config": {"config"},
     "from a config": {"accounting", "precision"},
-    "parts": {"constraints", "graph_check", "kv_cache", "sampling", "step", "tokenizer"},
+    "parts": {"constraints", "fitting", "graph_check", "kv_cache", "sampling", "step", "tokenizer"},
     "artifact": {"artifact"},
     "engine": {"engine"},  # token ids in, token ids out
     "generator": {"generator", "session", "turn"},  # text in, text out
@@ -50,6 +50,7 @@ LAYERS: dict[str, set[str]] = {
         "autotune",
         "board",
         "budget",
+        "budget_fit",
         "call_costs",
         "check",
         "check_plan",

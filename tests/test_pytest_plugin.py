@@ -5,11 +5,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_files import graph, metadata, write_file
 
-from edgegpt import contract
+from edgegpt import contract, pytest_held
+from edgegpt.errors import BudgetError
 from edgegpt.onnx_metadata import read_metadata
 from edgegpt_export import export_checkpoint
 
@@ -172,6 +174,31 @@ def stamped_by_nobody(model: Path) -> dict[str, str]:
 
 
 # Tests written by hand
+
+
+def test_the_suites_own_load_is_none_and_advice_names_the_plugins_option(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    def remembered(*_: object, **options: Any) -> None:
+        given.update(options)
+        raise BudgetError("that is enough")
+
+    monkeypatch.setattr(pytest_held, "check", remembered)
+    (tmp_path / "b.yaml").write_text("name: b\nload_ms: 1\n")
+    held = pytest_held.Held(model, tmp_path / "b.yaml", None, 1.0)
+    with pytest.raises(BudgetError, match="that is enough"):
+        held.row("load_ms")
+    assert given["before"] is held.machine
+    assert given["option"].name == "--edgegpt-seconds"
+
+
+def test_what_a_board_is_called_is_printed_as_it_is(pytester: pytest.Pytester, model: Path) -> None:
+    path = pytester.path / "boarded.yaml"
+    path.write_text("name: b\nparameters: 1e9\nboard: {description: a board for --seconds}\n")
+    result = run(pytester, model, str(path), "-k", "parameters")
+    result.stdout.fnmatch_lines(["The budget is for: a board for --seconds"])
 
 
 BY_HAND = """

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import FIGURES, MACHINE, NAME, made_bench, made_page, made_report
+from made_report import BUDGET, FIGURES, MACHINE, NAME, made_bench, made_check, made_page, made_report
 from page_text import words
 
 from edgegpt.accounting import account
@@ -106,6 +106,11 @@ def test_a_busy_machine_is_said_at_the_top(file: Path) -> None:
     text = words(page(noisy))
     assert "not quiet, so the times on this page are upper bounds: the load was 9" in text
     assert text.index("the load was 9") < text.index("What it is")
+
+
+def test_what_would_make_the_verdicts_surer_stands_below_the_limits(file: Path) -> None:
+    checked = replace(made_check(file, BUDGET, {}), advice=("more seconds would be enough",))
+    assert "more seconds would be enough." in words(page(made_report(file, checked=checked)))
 
 
 def test_what_the_system_does_not_tell_is_unknown_and_no_error(file: Path) -> None:

@@ -187,7 +187,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ttft_ms: {prompt_tokens: 48, p50: 4}", "prompt_tokens must be from 1 to 47 for"),
         ("accuracy: {path: none.jsonl, minimum: 0.5}", "none.jsonl cannot be read: No such file"),
         ("accuracy: {path: bad.jsonl, minimum: 0.5}", "bad.jsonl, line 1: expected"),
-        ("accuracy: {path: long.jsonl, minimum: 0.5}", "example 1 ('go') of "),
+        ("accuracy: {path: long.jsonl, minimum: 0.5}", "long.jsonl, line 1: the prompt has"),
     ],
 )
 @pytest.mark.usefixtures("nothing_is_measured")

@@ -112,9 +112,6 @@ def test_below_the_table_stand_the_board_its_goals_the_noise_and_advice() -> Non
     assert list(remarks(replace(checked, noise=(unknown,))))[2] == (
         f"This machine may not have been quiet, so its times are upper bounds: {unknown}."
     )
-    assert (
-        doubt([exact("load_ms", 1, 2)], [unknown])
-        == " (this machine may not have been quiet while it measured)"
-    )
+    assert "may not have been quiet" in doubt([exact("load_ms", 1, 2)], [unknown])
     quiet = replace(checked, budget=Budget(name="b", load_ms=1.0), noise=(), advice=())
     assert list(remarks(quiet)) == []

@@ -47,6 +47,12 @@ def test_a_row_of_a_table_is_a_line_of_the_file() -> None:
         ({"threads": 0}, "threads must be greater than or equal to 1, got 0"),
         ({"second_thread_us": "40 us"}, "its unit is in the key's name, got '40 us'"),
         ({"second_thread_ms": 1.0}, "unknown key 'second_thread_ms', did you mean 'second_thread_us'?"),
+        (
+            {"second_thread_us": 1e308},
+            "second_thread_us must be less than or equal to 1000000000000, got 1e+308",
+        ),
+        ({"second_thread_us": float("nan")}, "second_thread_us must be a finite number, got nan"),
+        ({"threads": 10**400}, "threads must be less than or equal to 1000000, got 1000"),
         ({"products": []}, "products"),
         ({"attention": [TARGET.attention[1].model_dump()]}, "attention has no row for 1 token"),
         ({"attention": [TARGET.attention[0].model_dump()] * 2}, "there are two rows for 1"),

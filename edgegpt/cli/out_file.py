@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from edgegpt.atomic import try_to_begin
+from edgegpt.cli.file_name import check_name
 from edgegpt.errors import MeasureError
 
 
@@ -34,11 +35,3 @@ def check_out_file(option: str, path: Path, suffixes: Sequence[str]) -> None:
         raise MeasureError(f"{option} cannot write {path}: {e.strerror or e}") from e
     if path.is_dir():
         raise MeasureError(f"{option} must name a file, and {path} is a folder")
-
-
-def check_name(option: str, path: Path) -> None:
-    """Raise MeasureError where `path`, which `option` gave, is no text that a page or a terminal can show."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as e:
-        raise MeasureError(f"{option} must be a name in UTF-8, got {str(path)!a}; rename it") from e

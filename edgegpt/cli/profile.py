@@ -85,6 +85,5 @@ def _print(target: "Target") -> None:
     if target.second_thread_us is not None:
         stdout.print(f"A sleeping second thread costs {target.second_thread_us:.0f} us to wake.")
     if target.noise:
-        stdout.print(
-            f"This machine {quietness(target.noise)}, whose figures a quiet one betters: {'; '.join(target.noise)}."
-        )
+        reasons = "; ".join(target.noise)
+        stdout.print(f"This machine {quietness(target.noise)}, profile it when it is: {reasons}.")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edgegpt.check_plan import SecondsOption
 from edgegpt.measure.machine import Machine
 from edgegpt.report.facts import Facts
 
@@ -12,6 +13,7 @@ from edgegpt.report.facts import Facts
 # and takes no 0.
 _CHECK_SHARE: Final = 0.25
 _LEAST_CHECK_SECONDS: Final = 0.01
+CHECK_OPTION: Final = SecondsOption(share=_CHECK_SHARE)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgegpt.artifact import file_identity, open_artifact
 from edgegpt.budget import Budget
+from edgegpt.budget_fit import check_fit
 from edgegpt.check import Check, check
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.bench import Bench, bench
@@ -14,9 +15,9 @@ from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.plan import Plan
 from edgegpt.measure.process import check_threads
 from edgegpt.memory_need import check_memory
-from edgegpt.report.commands import Command, Options, commands
+from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, read_facts
-from edgegpt.report.given import check_fit, read_budget, read_target
+from edgegpt.report.given import read_budget, read_target
 from edgegpt.report.predicted import Predicted, predict
 from edgegpt.report.proof import Evidence, Number, read_evidence, repeat
 from edgegpt.report.roofline import Roofline, roofline
@@ -112,24 +113,24 @@ def gather(
         MeasureError: the file cannot be measured so, or does not fit into memory.
     """
     identity, path = file_identity(path), Path(path)
-    limits = None if budget is None else read_budget(budget)
-    profile = None if target is None else read_target(target)
+    limits, budget_sha256 = (None, None) if budget is None else read_budget(budget)
+    profile, target_sha256 = (None, None) if target is None else read_target(target)
     if threads is None:
-        threads = 1 if limits is None else limits.content.threads
+        threads = 1 if limits is None else limits.threads
     check_threads(threads)
     before = machine()  # what is done here would count as load
     options = Options(out, budget, target, threads, seconds)
     plan = Plan(threads=threads, seconds=seconds, bandwidth=True)
-    check_memory(path, None if limits is None else limits.content.board)
+    check_memory(path, None if limits is None else limits.board)
     on_step("reading the file")
     artifact = open_artifact(path, threads=threads)
     facts, weights, evidence = read_facts(artifact), read_weights(artifact), read_evidence(artifact)
     if limits is not None:
-        check_fit(limits.content, artifact)
+        check_fit(limits, path, artifact.config, artifact.tokenizer)
     repeated = repeat(artifact, threads, on_step)
     del artifact  # its memory, before others measure theirs
     measured = bench(path, plan, before=before, on_progress=lambda share: on_step(f"measuring, {share:.0%}"))
-    checked = None if limits is None else _held(path, limits.content, options, before, on_step)
+    checked = None if limits is None else _held(path, limits, options, before, on_step)
     _check_unchanged(path, identity)
     return Report(
         made=datetime.now(timezone.utc),
@@ -141,9 +142,9 @@ def gather(
         bench=measured,
         roofline=roofline(facts.config, measured),
         checked=checked,
-        budget_sha256=None if limits is None else limits.sha256,
-        predicted=None if profile is None else predict(profile.content, facts, weights, measured),
-        target_sha256=None if profile is None else profile.sha256,
+        budget_sha256=budget_sha256,
+        predicted=None if profile is None else predict(profile, facts, weights, measured),
+        target_sha256=target_sha256,
         commands=commands(facts, options, measured.machine),
     )
 
@@ -154,6 +155,7 @@ def _held(path: Path, budget: Budget, options: Options, before: Machine, on_step
         budget,
         threads=options.threads,
         seconds=options.check_seconds,
+        option=CHECK_OPTION,
         before=before,
         on_step=lambda step: on_step(f"budget: {step}"),
     )

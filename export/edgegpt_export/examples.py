@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgegpt.checkpoint import Checkpoint
-from edgegpt.errors import DataError
+from edgegpt.fitting import fitting_pairs
 from edgegpt.pairs import Pair, numbered_pairs, read_text
 
 
@@ -24,16 +24,5 @@ def read_examples(data: Path | None, checkpoint: Checkpoint) -> Examples | None:
     """
     if data is None:
         return None
-    tokenizer, context = checkpoint.tokenizer, checkpoint.config.block_size
-    pairs = []
-    for number, pair in numbered_pairs(read_text(data), str(data)):
-        prompt, completion = len(tokenizer.encode_prompt(pair.prompt)), len(tokenizer.encode(pair.completion))
-        if prompt + completion > context:  # the end that follows is predicted and not read
-            raise DataError(
-                f"{data}, line {number}: the prompt has {prompt} tokens and the completion {completion}, "
-                f"together {prompt + completion}, but the context holds {context}; shorten it or leave it out"
-            )
-        pairs.append(pair)
-    if not pairs:
-        raise DataError(f"{data} holds no examples")
-    return Examples(data.name, pairs)
+    numbered = numbered_pairs(read_text(data), str(data))
+    return Examples(data.name, fitting_pairs(numbered, str(data), checkpoint.config, checkpoint.tokenizer))

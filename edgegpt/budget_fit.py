@@ -1,0 +1,46 @@
+"""What a budget asks for, held against the file before a minute of measuring instead of after it."""
+
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from edgegpt.budget import Budget
+from edgegpt.config import ModelConfig
+from edgegpt.errors import DataError, MeasureError
+from edgegpt.fitting import fitting_pairs
+from edgegpt.pairs import Pair, numbered_pairs, read_text
+from edgegpt.tokenizer import Tokenizer
+
+
+def check_fit(budget: Budget, path: Path, config: ModelConfig, tokenizer: Tokenizer) -> list[Pair]:
+    """The budget's examples; none where it has no accuracy.
+
+    Args:
+        budget: the limits.
+        path: of the model's file, for messages.
+        config: of the model.
+        tokenizer: of the model.
+
+    Raises:
+        MeasureError: its prompt leaves no room for an answer.
+        DataError: its examples are not valid, or one does not fit into the context.
+    """
+    longest = config.block_size - 1
+    if budget.ttft_ms is not None and budget.ttft_ms.prompt_tokens > longest:
+        raise MeasureError(
+            f"ttft_ms.prompt_tokens must be from 1 to {longest} for {path}, whose context holds "
+            f"{config.block_size} tokens, got {budget.ttft_ms.prompt_tokens}"
+        )
+    if budget.accuracy is None:
+        return []
+    data = Path(budget.accuracy.path)
+    _check_plain(data)
+    return fitting_pairs(numbered_pairs(read_text(data), str(data)), str(data), config, tokenizer)
+
+
+def _check_plain(path: Path) -> None:
+    """Opening a pipe waits until somebody writes to it."""
+    with suppress(OSError, ValueError):  # whoever reads it says so
+        kind = path.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise DataError(f"{path} is a pipe or a device, expected a .jsonl file; save it as a file")
