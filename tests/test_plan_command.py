@@ -142,10 +142,10 @@ def test_bad_input_is_one_sentence(files: tuple[str, str], tmp_path: Path, capsy
 # Finalists
 
 
-def measured(planned: Plan, times: float) -> list[Finalist]:
+def measured(planned: Plan, times: float, noise: tuple[str, ...] = ()) -> list[Finalist]:
     """The two best, as if every time had been so many times what was predicted."""
     return [
-        Finalist(rated, {k: v * (times if "_ms." in k else 1) for k, v in rated.figures.items()}, ())
+        Finalist(rated, {k: v * (times if "_ms." in k else 1) for k, v in rated.figures.items()}, noise)
         for rated in planned.found.best[:2]
     ]
 
@@ -165,6 +165,23 @@ def test_where_all_finalists_are_too_slow_a_second_search_allows_for_that() -> N
     assert proof.chosen is not None
     assert proof.chosen.figures["token_ms.p50"] <= 0.2
     assert proof.chosen not in first.found.best[:2]
+
+
+def test_on_a_busy_machine_there_is_no_second_search_but_a_sentence(
+    files: tuple[str, str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour that doubles every time would else make a much weaker model the chosen one."""
+    first = planned(token_ms={"p50": 0.3})
+    busy = measured(first, 2.0, ("the load was 9",))
+    proof = prove(first, lambda _: busy, lambda _: pytest.fail("it searched"))
+    assert (proof.chosen, proof.slower, proof.noise) == (None, {}, ("the load was 9",))
+    monkeypatch.setattr("edgegpt.planner.plan.plan", lambda *_, **__: first)
+    monkeypatch.setattr("edgegpt.cli.plan._finalists", lambda *_: busy)
+    assert main(["plan", "--budget", files[0], "--target", files[1]]) == 1
+    assert (
+        "; this machine was not quiet while it measured (the load was 9), plan again"
+        in capsys.readouterr().err
+    )
 
 
 def test_where_the_second_search_finds_nothing_the_shortfall_has_value_and_limit() -> None:
@@ -229,6 +246,7 @@ def test_a_search_that_is_ended_leaves_no_process(
         child.send_signal(how)
     _, said = child.communicate(timeout=60)
     if how == signal.SIGINT:  # a parent that was killed cannot keep its children from a last word
-        assert said == "edgegpt: interrupted\n"
+        was_over = child.returncode == 1 and said.startswith("edgegpt: no model of")
+        assert was_over or (child.returncode, said) == (130, "edgegpt: interrupted\n")
     assert left_after(child.pid, 10) == []
     assert list(out.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -228,6 +229,13 @@ def test_two_processes_find_what_one_finds() -> None:
 
 def process_id(*_: Any) -> int:
     return os.getpid()
+
+
+def test_a_system_without_signal_masks_searches_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Windows."""
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    with processes(job(MANY), 2) as spread:
+        assert len(list(spread(process_id))) == len(ranges(job(MANY)))
 
 
 def test_two_passes_of_a_search_share_their_processes() -> None:

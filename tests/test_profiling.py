@@ -21,6 +21,7 @@ from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.packing import block_size
 from edgegpt.precision import PRECISIONS
+from edgegpt.profiling import clock
 from edgegpt.profiling import profile as profile_module
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
@@ -37,6 +38,23 @@ Capture = pytest.CaptureFixture[str]
 SMALL = ModelConfig(
     vocab_size=300, block_size=64, n_layer=2, n_head=2, n_embd=64, qkv_bias=True, tie_embeddings=True
 )
+
+
+def test_a_burst_of_slow_calls_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a slow board takes many minutes."""
+    now, calls = [0.0], [0]
+    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
+
+    def call_of(seconds: float) -> int:
+        def call() -> None:
+            now[0] += seconds
+            calls[0] += 1
+
+        calls[0] = 0
+        assert clock.burst_us(call, lambda: None, 0.0) == pytest.approx(1e6 * seconds)
+        return calls[0] // 3
+
+    assert [call_of(seconds) for seconds in (0.001, 0.06, 5.0)] == [16, 4, 3]
 
 
 # Fitting

@@ -12,6 +12,7 @@ from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, ConfigError
+from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
     from edgegpt.measure.machine import Machine
@@ -88,9 +89,15 @@ def plan(
         )
     _show(planned, space, board, proof, as_json)
     if proof.chosen is None:
+        way_out = "profile this machine again, or raise the limit"
+        if proof.noise:
+            reasons = "; ".join(proof.noise)
+            way_out = (
+                f"this machine {quietness(proof.noise)} while it measured ({reasons}), plan again when it is"
+            )
         raise BudgetError(
             f"none of {len(proof.measured)} finalists keeps the budget {limits.name!r}, the nearest has "
-            f"{proof.shortfall(planned.limits)}; profile this machine again, or raise the limit"
+            f"{proof.shortfall(planned.limits)}; {way_out}"
         )
     if out is not None:
         from edgegpt.atomic import write_text

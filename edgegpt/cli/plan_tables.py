@@ -86,11 +86,9 @@ def _measured(planned: Plan, proof: "Proof") -> Iterator[RenderableType]:
     if not proof.measured:
         return
     yield _finalists(planned, proof.measured)
-    for finalist in proof.measured:
-        if finalist.noise:
-            reasons = "; ".join(finalist.noise)
-            yield f"This machine {quietness(finalist.noise)}, so its times are upper bounds: {reasons}."
-            break
+    if proof.noise:
+        reasons = "; ".join(proof.noise)
+        yield f"This machine {quietness(proof.noise)}, so its times are upper bounds: {reasons}."
     if proof.slower:
         times = ", ".join(f"{name} {factor:.3g}" for name, factor in proof.slower.items())
         yield f"Searched once more, since the first finalists took more than was predicted, times {times}."

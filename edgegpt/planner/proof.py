@@ -25,6 +25,11 @@ class Proof:
     measured: tuple[Finalist, ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def noise(self) -> tuple[str, ...]:
+        """Why the times of the first finalist that has a reason are not to be trusted."""
+        return next((finalist.noise for finalist in self.measured if finalist.noise), ())
+
     def shortfall(self, limits: Limits) -> str:
         """What breaks the budget in the finalist that comes nearest to it."""
         nearest = min(
@@ -41,6 +46,8 @@ def prove(
 ) -> Proof:
     """Measure finalists; where all of them break the budget, those of a search that allows for it.
 
+    On a busy machine nothing follows from their times, so that there is no second search.
+
     Args:
         planned: with the limits that count.
         measure: the finalists of a plan.
@@ -54,6 +61,8 @@ def prove(
         return Proof(planned.found.best[0])
     if chosen := _first_that_keeps(measured, planned.limits):
         return Proof(chosen, measured)
+    if any(finalist.noise for finalist in measured):
+        return Proof(None, measured)
     slower = _slower(measured, planned.limits)
     try:
         again = tuple(measure(search_again(slower)))
