@@ -179,7 +179,7 @@ def test_on_a_busy_machine_there_is_no_second_search_but_a_sentence(
     monkeypatch.setattr("edgegpt.cli.plan._finalists", lambda *_: busy)
     assert main(["plan", "--budget", files[0], "--target", files[1]]) == 1
     assert (
-        "; this machine was not quiet while it measured (the load was 9), plan again"
+        "; this machine was not quiet while it measured (the load was 9), so plan again"
         in capsys.readouterr().err
     )
 

@@ -91,10 +91,8 @@ def plan(
     if proof.chosen is None:
         way_out = "profile this machine again, or raise the limit"
         if proof.noise:
-            reasons = "; ".join(proof.noise)
-            way_out = (
-                f"this machine {quietness(proof.noise)} while it measured ({reasons}), plan again when it is"
-            )
+            doubt = f"{quietness(proof.noise)} while it measured ({'; '.join(proof.noise)})"
+            way_out = f"this machine {doubt}, so plan again when it is, or {way_out}"
         raise BudgetError(
             f"none of {len(proof.measured)} finalists keeps the budget {limits.name!r}, the nearest has "
             f"{proof.shortfall(planned.limits)}; {way_out}"
