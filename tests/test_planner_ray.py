@@ -9,8 +9,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Timer
 from types import ModuleType
 
 import pytest
@@ -78,7 +80,7 @@ def test_without_ray_the_extra_is_named(
 # On a real one
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def needs_ray() -> None:
     """Skip where it is missing; in CI nothing may be left out."""
     if find_spec("ray") is None:
@@ -88,11 +90,14 @@ def needs_ray() -> None:
         pytest.skip(sentence)
 
 
-@pytest.fixture(autouse=True)
-def its_own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="class", autouse=True)
+def its_own_folder() -> Iterator[None]:
     """Where Ray notes what runs and keeps its logs and sockets, whose paths must be short."""
-    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        monkeypatch.setenv("RAY_TMPDIR", folder)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder,
+    ):
+        patch.setenv("RAY_TMPDIR", folder)
         yield
 
 
@@ -108,9 +113,23 @@ def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     child = subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, env=environment(**more), start_new_session=True
     )
-    out, said = child.communicate(timeout=120)
-    assert left_after(child.pid, 10) == []
+    try:
+        out, said = child.communicate(timeout=120)
+    finally:
+        left = left_after(child.pid, 10)
+    assert left == []
     return subprocess.CompletedProcess(command, child.returncode, out, said)
+
+
+@contextmanager
+def ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    """A deadline for whoever reads what a process says: it is ended then, and the reading with it."""
+    timer = Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Head:
@@ -135,19 +154,24 @@ class Head:
             start_new_session=True,
         )
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if "block forever" in line:
-                return
-        raise AssertionError("ray start ended")
+        with ended_after(self.process, 60):
+            for line in self.process.stdout:
+                if "block forever" in line:
+                    return
+        self.stop()
+        raise AssertionError("ray start ended, or was not ready within a minute")
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=30)
-        left_after(self.process.pid, 10)
+        try:
+            self.process.communicate(timeout=30)
+        finally:
+            left_after(self.process.pid, 10)
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def head(needs_ray: None) -> Iterator[Head]:
+    """One cluster for all tests of a class; it is gone before those that want none on this machine."""
     started = Head()
     yield started
     started.stop()
@@ -158,11 +182,58 @@ def best(done: subprocess.CompletedProcess[str]) -> object:
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
-def test_a_running_cluster_finds_what_one_process_finds(head: Head, budget: str) -> None:
-    here = best(run("--budget", budget, *FEW, "--workers", "1"))
-    for address in (head.gcs, "auto", f"ray://{head.client}"):
-        assert best(run("--budget", budget, *FEW, "--ray", address)) == here
+ONLY_HERE = """
+from edgegpt.planner.search import Job, search_range
+
+class OurJob(Job): ...
+
+def task(*_): return 1
+"""
+
+
+class TestARunningCluster:
+    @pytest.mark.slow
+    def test_it_finds_what_one_process_finds(self, head: Head, budget: str) -> None:
+        here = best(run("--budget", budget, *FEW, "--workers", "1"))
+        for address in (head.gcs, "auto", f"ray://{head.client}"):
+            assert best(run("--budget", budget, *FEW, "--ray", address)) == here
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("client", "job", "task"),
+        [
+            (False, "Job", "only_here.task"),
+            (True, "Job", "only_here.task"),
+            (True, "only_here.OurJob", "search_range"),  # which the client's door reads in the head, at once
+        ],
+    )
+    def test_it_says_that_its_machines_lack_the_code_in_one_sentence(
+        self, client: bool, job: str, task: str, head: Head, tmp_path: Path
+    ) -> None:
+        (tmp_path / "only_here.py").write_text(ONLY_HERE)
+        address = f"ray://{head.client}" if client else head.gcs
+        script = (
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+            "import only_here\n"
+            "from edgegpt.errors import ConfigError\n"
+            "from edgegpt.planner.limits import Limits\n"
+            "from edgegpt.planner.ray_cluster import ray_cluster\n"
+            "from edgegpt.planner.search import Job, search_range\n"
+            "from edgegpt.planner.space import Space\n"
+            "try:\n"
+            f"    job = {job}(Space(), Limits({{}}, 32), None, 1)\n"
+            f"    with ray_cluster(job, {address!r}, print) as spread:\n"
+            f"        list(spread({task}))\n"
+            "except ConfigError as e:\n"
+            "    print(e)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=environment()
+        )
+        assert done.stdout == (
+            f"the Ray cluster at {address} failed: ModuleNotFoundError: No module named 'only_here'; its "
+            "machines need this edgegpt\n"
+        )
 
 
 @pytest.mark.slow
@@ -205,45 +276,23 @@ def test_without_a_cluster_on_this_machine_auto_says_so(budget: str) -> None:
 def test_a_cluster_without_a_free_cpu_is_waited_for_and_said(budget: str, tmp_path: Path) -> None:
     head = Head(cpus=0)
     command = [sys.executable, "-m", "edgegpt", "plan", "--budget", budget, *FEW, "--ray", head.gcs]
-    waiting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    waiting = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    )
     try:
         assert waiting.stderr is not None
-        assert waiting.stderr.readline() == (
-            f"edgegpt: waiting for the Ray cluster at {head.gcs}, which has 0 of its 0 CPUs free\n"
-        )
-        time.sleep(0.5)  # else rich, still about to print that line, prints it again
-        waiting.send_signal(signal.SIGINT)
-        assert waiting.stderr.read() == "edgegpt: interrupted\n"
-        assert waiting.wait(timeout=30) == 130
+        with ended_after(waiting, 120):
+            assert waiting.stderr.readline() == (
+                f"edgegpt: waiting for the Ray cluster at {head.gcs}, which has 0 of its 0 CPUs free\n"
+            )
+            time.sleep(0.5)  # else rich, still about to print that line, prints it again
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.stderr.read() == "edgegpt: interrupted\n"
+            assert waiting.wait() == 130
     finally:
         waiting.kill()
+        left_after(waiting.pid, 10)
         head.stop()
-
-
-@pytest.mark.slow
-def test_a_cluster_whose_machines_lack_the_code_is_one_sentence(head: Head, tmp_path: Path) -> None:
-    (tmp_path / "only_here.py").write_text("def task(*_): return 1\n")
-    script = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "import only_here\n"
-        "from edgegpt.errors import ConfigError\n"
-        "from edgegpt.planner.limits import Limits\n"
-        "from edgegpt.planner.ray_cluster import ray_cluster\n"
-        "from edgegpt.planner.search import Job\n"
-        "from edgegpt.planner.space import Space\n"
-        "try:\n"
-        f"    with ray_cluster(Job(Space(), Limits({{}}, 32), None, 1), {head.gcs!r}, print) as spread:\n"
-        "        list(spread(only_here.task))\n"
-        "except ConfigError as e:\n"
-        "    print(e)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=environment()
-    )
-    assert done.stdout == (
-        f"the Ray cluster at {head.gcs} failed: ModuleNotFoundError: No module named 'only_here'; its "
-        "machines need this edgegpt\n"
-    )
 
 
 @pytest.mark.slow
@@ -254,13 +303,18 @@ def test_a_search_that_is_ended_takes_its_own_cluster_with_it(how: signal.Signal
     child = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
     )
-    while len(session(child.pid)) < 6:  # the cluster is there
-        assert child.poll() is None
-        time.sleep(0.05)
-    time.sleep(1)
-    child.send_signal(how)
-    _, said = child.communicate(timeout=60)
-    if how == signal.SIGINT:
-        assert said == "edgegpt: interrupted\n"
+    try:
+        with ended_after(child, 60):
+            while len(session(child.pid)) < 6:  # the cluster is there
+                assert child.poll() is None
+                time.sleep(0.05)
+            time.sleep(1)
+        child.send_signal(how)
+        _, said = child.communicate(timeout=60)
+        if how == signal.SIGINT:
+            assert said == "edgegpt: interrupted\n"
+    finally:
+        child.kill()
+        left = left_after(child.pid, 20)
     # Of a cluster that was ended while it started, Ray's agents look for it for a minute before they end too.
-    assert [left for left in left_after(child.pid, 20) if not left.startswith("ray::")] == []
+    assert [command for command in left if not command.startswith("ray::")] == []

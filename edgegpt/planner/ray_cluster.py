@@ -27,6 +27,8 @@ _PATIENCE: Final = 10.0  # seconds; a range takes less than one
 # One token for all clusters of a process, since Ray remembers the first.
 _OURS_ALONE: Final = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 _NO_CODE: Final = "The remote function failed to import"  # on a worker that has not the same modules
+_HINT: Final = "; its machines need this edgegpt"
+_OTHER_CODE: Final = (ImportError, AttributeError, TypeError)  # what reading objects of other modules raises
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -51,24 +53,38 @@ def ray_cluster(job: Job, address: str, on_wait: Callable[[str], None]) -> Itera
     import ray
 
     with _connected(ray, address):
-        shared = ray.put(job)
+        with _failures_in_a_sentence(ray, address):
+            shared = ray.put(job)
 
         def spread(task: Task[Result]) -> Iterator[Result]:
-            remote = ray.remote(num_cpus=1)(task)
-            waiting = [remote.remote(shared, start, stop) for start, stop in ranges(job)]
+            with _failures_in_a_sentence(ray, address):
+                remote = ray.remote(num_cpus=1)(task)
+                waiting = [remote.remote(shared, start, stop) for start, stop in ranges(job)]
             return _results(ray, waiting, address, on_wait)
 
         yield spread
 
 
 def _results(ray: Any, waiting: Sequence[Any], address: str, on_wait: Callable[[str], None]) -> Iterator[Any]:
-    try:
+    with _failures_in_a_sentence(ray, address):
         for reference in waiting:
             while not ray.wait([reference], timeout=_PATIENCE)[0]:
                 on_wait(_what_is_missing(ray, address))
             yield ray.get(reference)
+
+
+@contextmanager
+def _failures_in_a_sentence(ray: Any, address: str) -> Iterator[None]:
+    """As a ConfigError: Ray's own and, with ray://, whatever reading our objects has raised in its head."""
+    try:
+        yield
     except ray.exceptions.RayError as e:
         raise ConfigError(f"the Ray cluster at {address} failed: {_cause(e)}") from e
+    except Exception as e:
+        hint = _HINT if isinstance(e, _OTHER_CODE) else ""
+        raise ConfigError(
+            f"the Ray cluster at {address} failed: {type(e).__name__}: {short_cause(e)}{hint}"
+        ) from e
 
 
 def _what_is_missing(ray: Any, address: str) -> str:
@@ -82,7 +98,7 @@ def _cause(error: BaseException) -> str:
     text = str(cause) if isinstance(cause, BaseException) else str(error)
     lines = [line.strip() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
     if text.startswith(_NO_CODE):
-        return f"{short_cause(Exception(lines[-1]))}; its machines need this edgegpt"
+        return f"{short_cause(Exception(lines[-1]))}{_HINT}"
     if isinstance(cause, BaseException):
         return f"{type(cause).__name__}: {short_cause(cause)}"
     return short_cause(Exception(lines[-1])) if lines else type(error).__name__
