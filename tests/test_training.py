@@ -120,6 +120,45 @@ def test_a_run_goes_on_from_a_checkpoint_with_its_tokenizer(run: RunConfig, tmp_
     assert seen[0].loss < fresh[0].loss
 
 
+def test_the_shape_may_lie_in_a_file_of_its_own_beside_the_run(run: RunConfig, tmp_path: Path) -> None:
+    config = run.model
+    assert isinstance(config, ModelConfig)
+    (tmp_path / "planned.yaml").write_text(f"# Planned\n{config.to_yaml()}")
+    rows = run.model_dump(mode="json", exclude_none=True) | {"model": "planned.yaml"}
+    (tmp_path / "run.yaml").write_text(json.dumps(rows))
+    named = RunConfig.from_yaml(tmp_path / "run.yaml")
+    trained = load_checkpoint(train(named, tmp_path)).model
+    same = weights(train(run.model_copy(update={"out": "again"}), tmp_path))
+    assert trained.config == config
+    assert all(torch.equal(value, same[name]) for name, value in trained.state_dict().items())
+
+
+def test_a_shape_that_changed_under_its_name_is_another_run(run: RunConfig, tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    named, file = run.model_copy(update={"model": "planned.yaml"}), tmp_path / "planned.yaml"
+    file.write_text(ModelConfig(**MODEL).to_yaml())
+    with pytest.raises(KeyboardInterrupt):
+        train(named, tmp_path, on_progress=interrupt)
+    file.write_text(ModelConfig(**MODEL | {"n_layer": 2}).to_yaml())
+    with pytest.raises(TrainingError, match="model"):
+        train(named, tmp_path, resume=True)
+
+
+def test_a_bad_file_of_a_shape_is_one_sentence_before_the_work(run: RunConfig, tmp_path: Path) -> None:
+    named, file = run.model_copy(update={"model": "planned.yaml"}), tmp_path / "planned.yaml"
+    with pytest.raises(ConfigError, match=r"planned\.yaml does not exist$"):
+        train(named, tmp_path)
+    file.write_text(ModelConfig(**MODEL).to_yaml().replace("n_head: 2", "n_head: 5"))
+    with pytest.raises(
+        ConfigError, match=r"planned\.yaml: n_embd must be divisible by n_head, got 16 and 5$"
+    ):
+        train(named, tmp_path)
+    assert not (tmp_path / "checkpoint").exists()
+
+
 def test_a_run_begins_anew_or_goes_on(run: RunConfig) -> None:
     for changes in ({"model": None}, {"start_from": "checkpoint"}):
         with pytest.raises(ValueError, match="give either model"):
@@ -293,7 +332,8 @@ def test_the_shipped_run_file_loads_and_its_mistakes_are_named(tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"model\.n_embd must be divisible by n_head, got 192 and 5$"):
         RunConfig.from_yaml(broken)
     broken.write_text(rover.read_text().replace("model:", "model: nano\nshape:"))
-    with pytest.raises(ConfigError, match="model must be `key: value` lines, got 'nano'"):
+    sentence = "model must be `key: value` lines or the path of a .yaml with them, got 'nano'"
+    with pytest.raises(ConfigError, match=sentence):
         RunConfig.from_yaml(broken)
     broken.write_text(rover.read_text().replace("examples: 400000", "exmples: 400000"))
     with pytest.raises(ConfigError, match=r"unknown key 'train.0.exmples', did you mean 'examples'\?"):

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from edgegpt.atomic import atomic_write
 from edgegpt.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
+from edgegpt.config import ModelConfig
 from edgegpt.errors import TrainingError
 from edgegpt.model import GPT
 from edgegpt.pairs import Pair
@@ -72,11 +73,12 @@ def train(
         TrainingError: a model is there already; an unfinished run is there and resume is False, or
             resume is True and none is there or it is of another run; an example is too long; the loss
             is no number; the state cannot be saved.
-        CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, or the new
-            one cannot be written.
+        CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, model is not the
+            path of a valid config, or the new checkpoint cannot be written.
     """
     out = folder / run.out
     state_path = out / STATE
+    run = run.with_model(folder)  # the state remembers the shape itself
     _check_state(state_path, resume)
     if run.threads:
         torch.set_num_threads(run.threads)
@@ -125,7 +127,7 @@ def _beginning(run: RunConfig, folder: Path, examples: Sequence[Example]) -> tup
         checkpoint = load_checkpoint(folder / run.start_from)
         checkpoint.model.gradient_checkpointing = run.gradient_checkpointing
         return checkpoint.model, checkpoint.tokenizer
-    assert run.model is not None  # RunConfig holds one of the two
+    assert isinstance(run.model, ModelConfig)  # RunConfig holds one of the two, with_model reads a path
     tokenizer = Tokenizer.train(
         _texts(examples),
         run.model.vocab_size,

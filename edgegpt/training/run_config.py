@@ -1,7 +1,7 @@
 """A training run as a file: `edgegpt train RUN.yaml`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,14 +13,15 @@ from edgegpt.yaml_model import MISTAKES, load_yaml
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[float, Field(gt=0.0)]
+_YAML: Final = (".yaml", ".yml")
 
 
-def _model(value: object) -> ModelConfig:
+def _model(value: object) -> ModelConfig | str:
     """A nested config is held to its own checks; its mistakes are told with those of the run."""
-    if isinstance(value, ModelConfig):
+    if isinstance(value, ModelConfig) or (isinstance(value, str) and Path(value).suffix in _YAML):
         return value
     if not isinstance(value, dict):
-        raise PydanticCustomError("model", "must be `key: value` lines")
+        raise PydanticCustomError("model", "must be `key: value` lines or the path of a .yaml with them")
     if found := mistakes_in(value, inside="model."):
         raise PydanticCustomError(MISTAKES, "{sentences}", {"sentences": listed(found), MISTAKES: found})
     return ModelConfig(**value)
@@ -58,8 +59,10 @@ class RunConfig(_Strict):
     model_config = ConfigDict(title="edgegpt training run")
 
     out: str = Field(description="Checkpoint folder to write; relative to the run file.")
-    model: Annotated[ModelConfig, BeforeValidator(_model)] | None = Field(
-        None, description="Shape of a new model; a tokenizer is trained to vocab_size."
+    model: Annotated[ModelConfig | str, BeforeValidator(_model)] | None = Field(
+        None,
+        description="Shape of a new model, or the path of its .yaml, relative to the run file; a tokenizer "
+        "is trained to vocab_size.",
     )
     start_from: str | None = Field(
         None, description="Checkpoint folder to go on from, with its tokenizer; relative to the run file."
@@ -102,3 +105,13 @@ class RunConfig(_Strict):
     def from_yaml(cls, path: str | Path) -> "RunConfig":
         """Read a run file; raises ConfigError naming file, key and value."""
         return load_yaml(path, cls)
+
+    def with_model(self, folder: Path) -> "RunConfig":
+        """The same run with the model's config in place of its path, which is relative to `folder`.
+
+        Raises:
+            ConfigError: there is no such file, or it is no model config; it names file, key and value.
+        """
+        if not isinstance(self.model, str):
+            return self
+        return self.model_copy(update={"model": ModelConfig.from_yaml(folder / self.model)})
