@@ -104,7 +104,10 @@ def _check_files(folder: Path) -> None:
     if not folder.exists():
         raise CheckpointError(f"{folder} does not exist; expected a checkpoint folder")
     if not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file, expected a folder with {CONFIG}, {WEIGHTS}, {TOKENIZER}")
+        raise CheckpointError(
+            f"{folder} is a file, expected a folder with {CONFIG}, {WEIGHTS}, {TOKENIZER}, as edgegpt train "
+            "makes it"
+        )
     missing = [name for name in (CONFIG, WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(f"{folder} is not a checkpoint: {' and '.join(missing)} missing")

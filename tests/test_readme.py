@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edgegpt.budget import Accuracy, Budget, FirstTokenLatency, TokenLatency
 from edgegpt.cli.main import app, main
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +89,15 @@ def test_the_example_of_a_run_trains(tmp_path: Path) -> None:
 def test_the_table_of_commands_is_the_list_of_commands() -> None:
     listed = set(re.findall(r"^\| `edgegpt (\w+)", README, re.MULTILINE))
     assert listed == {command.name for command in app.registered_commands}
+
+
+def test_the_table_of_limits_is_the_list_of_limits() -> None:
+    _, _, after = README.partition("| key | limit |\n|---|---|\n")
+    keys = "".join(line.split("|")[1] for line in after.partition("\n\n")[0].splitlines())
+    limits = Budget.model_fields.keys() - {"name", "threads", "board"}
+    nested = {"ttft_ms": FirstTokenLatency, "token_ms": TokenLatency, "accuracy": Accuracy}
+    inner = [key for form in nested.values() for key in form.model_fields]
+    assert sorted(re.findall(r"[a-z_0-9]+", keys)) == sorted([*limits, *inner])
 
 
 def test_the_file_tree_is_there() -> None:
