@@ -34,7 +34,9 @@ class Board(BaseModel):
     cores: WholeFigure | None = Field(None, description="CPU cores.")
     clock_ghz: Figure | None = Field(None, description="Highest clock of a core.")
     memory_mb: Figure | None = Field(
-        None, description="Memory of the board; a model that needs more is refused before it is loaded."
+        None,
+        description="Memory of the board; a model that needs more is refused before it is loaded, and a "
+        "measured peak_rss_mb is held to it.",
     )
     memory_bandwidth_gb_s: Figure | None = Field(None, description="10^9 bytes a second.")
     never_measured: list[str] = Field(

@@ -9,7 +9,15 @@ from edgegpt.accounting import kv_cache_bytes, parameter_count
 from edgegpt.artifact import Counted, count_artifact
 from edgegpt.budget import Budget
 from edgegpt.budget_fit import check_fit
-from edgegpt.check_plan import MOST_SECONDS, SECONDS_OPTION, SecondsOption, advice, check_plan
+from edgegpt.check_plan import (
+    MOST_SECONDS,
+    SECONDS_OPTION,
+    SecondsOption,
+    advice,
+    board_limits,
+    check_plan,
+    held_limits,
+)
 from edgegpt.errors import MeasureError
 from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.evaluation import evaluate
@@ -37,7 +45,7 @@ class Check:
         threads: that were measured with.
         machine: before the first process started.
         processes: how many measured; 0 where every limit could be counted.
-        rows: one for each limit of the budget.
+        rows: one for each limit of the budget, and for the board's memory.
         noise: why the times are not to be trusted, one sentence each; empty on a quiet machine.
         advice: what would make the verdicts surer, one sentence each.
     """
@@ -109,7 +117,7 @@ def check(
     if pairs:
         on_step(f"answering {len(pairs)} examples")
         figures["accuracy"] = _accuracy(path, threads, pairs)
-    found = rows(budget.limits(), figures)
+    found = rows(held_limits(budget), figures, of_board=board_limits(budget))
     return Check(
         path,
         budget,
@@ -189,6 +197,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     return {
         "name": row.name,
         "limit": row.limit,
+        "limit_of": "board" if row.of_board else "budget",
         "at_least": row.at_least,
         "measured": None if estimate is None else estimate.value,
         "low": None if estimate is None else estimate.low,

@@ -49,6 +49,22 @@ _SAMPLES: Final[dict[str, Callable[[Sequence[ProcessFigures]], int]]] = {
 }
 
 
+def board_limits(budget: Budget) -> dict[str, float]:
+    """The board's memory as a limit of peak_rss_mb, where the budget gives none but has something measured.
+
+    A limit that the budget gives is the smaller of both: it may not be above the board's memory.
+    """
+    limits, board = budget.limits(), budget.board
+    if board is None or board.memory_mb is None or "peak_rss_mb" in limits:
+        return {}
+    return {"peak_rss_mb": float(board.memory_mb.value)} if limits.keys() - _COUNTED else {}
+
+
+def held_limits(budget: Budget) -> dict[str, float]:
+    """All that a file is held to, by its name."""
+    return budget.limits() | board_limits(budget)
+
+
 def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> Plan | None:
     """What each of so many processes has to do for a budget's limits; None where counting is enough.
 
@@ -58,7 +74,7 @@ def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> 
         seconds: of measuring times in each; up to MOST_TIMES as long where the bound of a p99 takes it.
         processes: that measure.
     """
-    limits = budget.limits()
+    limits = held_limits(budget)
     keys = {name.partition(".")[0] for name in limits}
     if keys <= _COUNTED:
         return None

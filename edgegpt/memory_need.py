@@ -36,10 +36,15 @@ def check_memory(path: Path, board: Board | None, *, here: bool = True) -> None:
     if need is None:  # whoever opens the file says what is wrong with it
         return
     if board is not None and board.memory_mb is not None and need > 1e6 * board.memory_mb.value:
+        way_out = "export it at a lower precision, or choose a smaller model"
+        if need < 2 * RUNTIME_BYTES:
+            way_out = (
+                f"{RUNTIME_BYTES / 1e6:,.0f} MB of that are the runtime's, whatever the model; look whether "
+                "board.memory_mb is right, or choose a board with more memory"
+            )
         raise MeasureError(
             f"{path} needs at least {need / 1e6:,.0f} MB (runtime, weights, cache) and the board "
-            f"({board.description}) has {board.memory_mb.value:,.0f} MB; export it at a lower precision, or "
-            "choose a smaller model"
+            f"({board.description}) has {board.memory_mb.value:,.0f} MB; {way_out}"
         )
     free = available_memory_bytes() if here else None
     if free is not None and need > free:

@@ -10,7 +10,7 @@ import pytest
 
 from edgegpt.budget import Budget
 from edgegpt.check import SECONDS, Check, check, check_seconds
-from edgegpt.check_plan import SecondsOption
+from edgegpt.check_plan import SecondsOption, board_limits, held_limits
 from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.mistakes import nearest
@@ -27,7 +27,8 @@ class Held:
     Attributes:
         model: the .onnx file.
         path: of the budget file.
-        budget: its limits.
+        budget: what it says.
+        limits: all that the file is held to, by name: the budget's, and its board's memory.
         checkpoint: what the file was exported from, where it was given.
         machine: before anything was measured.
     """
@@ -36,6 +37,7 @@ class Held:
         self.model = model
         self.path = path
         self.budget = Budget.from_yaml(path)
+        self.limits = held_limits(self.budget)
         check_seconds(seconds)
         self.checkpoint = checkpoint
         self.machine: Machine = machine()
@@ -95,10 +97,9 @@ class Held:
 
     def check_name(self, name: str) -> None:
         """Raise BudgetError where the budget has no limit of this name."""
-        limits = self.budget.limits()
-        if name not in limits:
+        if name not in self.limits:
             raise BudgetError(
-                f"the budget {self.budget.name!r} has no limit {name!r}{nearest(name, list(limits))}"
+                f"the budget {self.budget.name!r} has no limit {name!r}{nearest(name, list(self.limits))}"
             )
 
     def for_test(self, node: pytest.Item) -> "HeldForTest":
@@ -136,7 +137,7 @@ class HeldForTest:
         """One limit, as `token_ms.p99`; the test fails where the budget does not have it."""
         with _one_sentence():
             self._held.check_name(name)
-        return self.budget.limits()[name]
+        return self._held.limits[name]
 
     def measured(self, name: str) -> Row:
         """What was measured for one limit, and the verdict; the first call measures for all tests."""
@@ -157,7 +158,8 @@ class HeldForTest:
             row = self.measured(name)
         else:
             with _one_sentence():
-                (row,) = rows({name: self.limit(name)}, {name: of_samples(name, samples)})
+                limits, figures = {name: self.limit(name)}, {name: of_samples(name, samples)}
+                (row,) = rows(limits, figures, of_board=board_limits(self.budget))
         self._node.user_properties += row_properties(row)
         skip_unmeasured(row)
         if row.verdict is Verdict.BROKEN:

@@ -79,7 +79,7 @@ class BudgetFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """One test a limit, and those of the file itself."""
-        for name in self.held.budget.limits():
+        for name in self.held.limits:
             yield LimitItem.from_parent(self, name=name)
         for name in FILE_CHECKS:
             yield FileItem.from_parent(self, name=name)

@@ -69,7 +69,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if held is None:
             pytest.skip(_NEEDS_OPTIONS)
         for name in marker.args:
-            if name not in held.budget.limits():
+            if name not in held.limits:
                 pytest.skip(f"the budget {held.budget.name!r} has no limit {name!r}")
 
 

@@ -16,6 +16,8 @@ HEADER: Final = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
 
 def sentence(row: Row) -> str:
     """`token_ms.p50 is 2.31 (2.25 to 2.4), the limit is 2`."""
+    if row.of_board:
+        return f"{row.name} is {measured(row)}, the board's memory is {limit(row)}"
     bound = "the least is" if row.at_least else "the limit is"
     return f"{row.name} is {measured(row)}, {bound} {limit(row)}"
 
@@ -23,6 +25,8 @@ def sentence(row: Row) -> str:
 def cells(row: Row) -> tuple[str, ...]:
     """The row of a table under HEADER."""
     allowed = f"at least {limit(row)}" if row.at_least else limit(row)
+    if row.of_board:
+        allowed += " (board)"
     return (row.name, allowed, measured(row), margin(row), row.verdict.value)
 
 

@@ -3,7 +3,7 @@
 Nothing is measured here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -47,12 +47,14 @@ class Row:
         limit: what the budget says, in the unit of the name.
         estimate: what was found; None where it could not be measured.
         verdict: what follows.
+        of_board: whether the limit is what the board has, and the budget gives none.
     """
 
     name: str
     limit: float
     estimate: Estimate | None
     verdict: Verdict
+    of_board: bool = False
 
     @property
     def at_least(self) -> bool:
@@ -85,12 +87,15 @@ def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) ->
     return Verdict.KEPT if _keeps(worst, limit, at_least) else Verdict.WITHIN_NOISE
 
 
-def rows(limits: Mapping[str, float], figures: Mapping[str, Estimate | None]) -> tuple[Row, ...]:
+def rows(
+    limits: Mapping[str, float], figures: Mapping[str, Estimate | None], *, of_board: Container[str] = ()
+) -> tuple[Row, ...]:
     """One row a limit, in the order of the limits; a figure that is missing was not measured."""
     made = []
     for name, limit in limits.items():
         estimate = figures.get(name)
-        made.append(Row(name, limit, estimate, judge(estimate, limit, at_least=name in AT_LEAST)))
+        verdict = judge(estimate, limit, at_least=name in AT_LEAST)
+        made.append(Row(name, limit, estimate, verdict, name in of_board))
     return tuple(made)
 
 

@@ -266,8 +266,32 @@ def test_a_model_too_large_for_the_board_is_found_before_it_is_loaded(
     monkeypatch.setattr(check_module, "count_artifact", never)
     monkeypatch.setattr(check_module, "measure_process", never)
     board = "{description: a wristwatch, memory_mb: {value: 32, basis: published, source: its box}}"
-    with pytest.raises(MeasureError, match=r"needs at least 40 MB .* \(a wristwatch\) has 32 MB"):
+    with pytest.raises(MeasureError, match=r"needs at least 40 MB .* \(a wristwatch\) has 32 MB; 40 MB of"):
         check(file, budget(tmp_path, f"name: small\nload_ms: 1\nboard: {board}"))
+    monkeypatch.setattr(memory_need, "RUNTIME_BYTES", 0)
+    board = board.replace("32", "1e-6")
+    with pytest.raises(MeasureError, match="export it at a lower precision"):
+        check(file, budget(tmp_path, f"name: small\nload_ms: 1\nboard: {board}"))
+
+
+def test_the_measured_peak_is_held_to_the_boards_memory(
+    file: Path, tmp_path: Path, figures: ProcessFigures, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """As a plan does; and the reader sees that the limit is the board's and not the budget's."""
+    peak = replace(figures, peak_rss_bytes=83_700_000)
+    monkeypatch.setattr(check_module, "measure_process", lambda *_: peak)
+    board = "board: {description: b, memory_mb: {value: 60, basis: published, source: s}}\n"
+    path = budget_file(tmp_path, f"name: small\nload_ms: 1e9\n{board}")
+    assert main(["check", str(file), "--budget", str(path), *SECONDS]) == 1
+    output = capsys.readouterr()
+    assert "60 (board)" in output.out
+    assert "peak_rss_mb is 83.7, the board's memory is 60" in " ".join(output.err.split())
+    held = check(file, Budget.from_yaml(path))
+    assert [row["limit_of"] for row in check_json(held)["limits"]] == ["budget", "board"]
+    given = check(file, budget(tmp_path, f"name: small\npeak_rss_mb: 50\n{board}"))
+    assert [(row.name, row.limit, row.of_board) for row in given.rows] == [("peak_rss_mb", 50, False)]
+    counted = check(file, budget(tmp_path, f"name: small\nparameters: 1e6\n{board}"))
+    assert (counted.processes, [row.name for row in counted.rows]) == (0, ["parameters"])
 
 
 def test_a_model_too_large_for_what_is_free_here_is_found_too(
