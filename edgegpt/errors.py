@@ -4,6 +4,9 @@ Every message is one sentence that holds the offending value and the way out, so
 line can print it as it is and a node can send it back over a topic.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class EdgeGPTError(Exception):
     """Base of all errors that edgegpt raises on purpose."""
@@ -67,6 +70,14 @@ class VerificationError(EdgeGPTError):
 
 class BudgetError(EdgeGPTError):
     """A file falls short of a budget."""
+
+
+class ImpossibleBudgetError(BudgetError):
+    """No model keeps a budget; `facts` are JSON for machines: the limits, and the nearest models."""
+
+    def __init__(self, message: str, facts: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.facts = facts
 
 
 class DataError(EdgeGPTError):

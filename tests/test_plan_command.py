@@ -73,6 +73,33 @@ def test_a_plan_writes_a_model_that_params_can_read(
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("out", "schemas", "first"),
+    [
+        ("planned.yaml", "elsewhere", "# Planned by"),
+        (
+            "planned.yaml",
+            "configs/schemas",
+            "# yaml-language-server: $schema=configs/schemas/model.schema.json",
+        ),
+        (
+            "configs/models/planned.yaml",
+            "configs/schemas",
+            "# yaml-language-server: $schema=../schemas/model.schema.json",
+        ),
+    ],
+)
+def test_a_plan_names_the_schema_where_an_editor_finds_it(
+    files: tuple[str, str], tmp_path: Path, out: str, schemas: str, first: str
+) -> None:
+    (tmp_path / schemas).mkdir(parents=True)
+    (tmp_path / schemas / "model.schema.json").touch()
+    (tmp_path / out).parent.mkdir(exist_ok=True)
+    assert main(["plan", "--budget", files[0], "--workers", "1", "--out", str(tmp_path / out)]) == 0
+    assert (tmp_path / out).read_text().startswith(first)
+
+
+@pytest.mark.usefixtures("few")
 def test_a_plan_for_machines(files: tuple[str, str], capsys: Capture) -> None:
     assert main(["plan", "--budget", files[0], "--target", files[1], "--workers", "1", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
@@ -124,6 +151,33 @@ def test_an_impossible_budget_ends_with_one(files: tuple[str, str], capsys: Capt
     Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "artifact_mb": 0.001}))
     message = refused(capsys, "--budget", files[0], "--workers", "1", code=1)
     assert "artifact_mb binds; the nearest possible is artifact_mb 0.0" in message
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("limits", "needs"),
+    [
+        ({"artifact_mb": 0.001}, [["artifact_mb"]]),
+        ({"artifact_mb": 0.001, "parameters": 10}, [["artifact_mb", "parameters"]]),
+    ],
+)
+def test_an_impossible_budget_says_to_machines_what_would_do(
+    files: tuple[str, str], capsys: Capture, limits: dict[str, float], needs: list[list[str]]
+) -> None:
+    def planned(**limits: float) -> tuple[int, dict[str, Any], str]:
+        Path(files[0]).write_text(yaml.safe_dump({"name": "hand", **limits}))
+        code = main(["plan", "--budget", files[0], "--workers", "1", "--json"])
+        output = capsys.readouterr()
+        return code, json.loads(output.out), output.err
+
+    code, data, said = planned(**limits)
+    assert (code, said) == (1, f"edgegpt: {data['message']}\n")
+    assert (data["limits"], data["chosen"]) == (limits, None)
+    assert [sorted(way["needs"]) for way in data["nearest"]] == needs
+    for way in data["nearest"]:
+        code, again, _ = planned(**limits | way["needs"])
+        assert code == 0
+        assert way["config"] in [model["config"] for model in again["best"]]
 
 
 def test_bad_input_is_one_sentence(files: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:

@@ -239,6 +239,19 @@ def test_bad_input_is_one_sentence_before_anything_is_measured(tmp_path: Path, c
     assert "--name must not be empty" in refused(capsys, "--out", out, "--name", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("Hand CPU", "Hand CPU, 4 cores"), ("my arm", "my arm: Hand CPU, 4 cores")]
+)
+def test_a_profile_says_its_machine_once_and_names_no_schema_that_is_not_there(
+    name: str, said: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = TARGET.model_copy(update={"name": name})
+    monkeypatch.setattr("edgegpt.profiling.profile.profile", lambda *_, **__: named)
+    assert main(["profile", "--out", str(tmp_path / "target.yaml")]) == 0
+    assert capsys.readouterr().out.startswith(said)
+    assert (tmp_path / "target.yaml").read_text().startswith("name: ")
+
+
 def test_without_onnx_the_extra_is_named(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """`edgegpt plan --budget BUDGET.yaml`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,8 @@ from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
 from edgegpt.cli.progress import steps
-from edgegpt.errors import BudgetError, ConfigError
+from edgegpt.cli.schema_comment import schema_comment
+from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def plan(
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Search on Ray: [ray://]host:port, auto or local."),
+        typer.Option(metavar="ADDRESS", help="Search on Ray: ray://host:port, host:port, auto or local."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,7 +72,7 @@ def plan(
         context=context, prompt_tokens=prompt_tokens_of(limits), vocab_size=vocab_size, precision=precision
     )
     before = machine()  # the search would count as load
-    with steps() as on_step, needs("ray"):
+    with _told(board, as_json), steps() as on_step, needs("ray"):
         search_with = partial(
             search,
             limits,
@@ -101,8 +103,19 @@ def plan(
         from edgegpt.atomic import write_text
         from edgegpt.planner.written import model_yaml
 
-        write_text(out, model_yaml(planned, proof.chosen, board))
+        write_text(out, schema_comment(out, "model") + model_yaml(planned, proof.chosen, board))
         stderr.print(f"Written: {out}")
+
+
+@contextmanager
+def _told(target: "Target | None", as_json: bool) -> Iterator[None]:
+    """That no model keeps the budget is a result for machines too; the sentence follows on stderr."""
+    try:
+        yield
+    except ImpossibleBudgetError as e:
+        if as_json:
+            print_json({"message": str(e), "target": None if target is None else target.name, **e.facts})
+        raise
 
 
 def _finalists(

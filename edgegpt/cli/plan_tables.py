@@ -1,7 +1,6 @@
 """A plan as tables and sentences for people, and as JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -116,11 +115,11 @@ def plan_json(planned: Plan, target: "Target | None", proof: "Proof") -> dict[st
         "not_planned_for": list(planned.limits.left_out),
         "models_seen": planned.found.seen,
         "models_kept": planned.found.kept,
-        "best": [_model_json(rated) for rated in planned.found.best],
-        "front": [_model_json(rated) for rated in planned.found.front],
+        "best": [rated.json() for rated in planned.found.best],
+        "front": [rated.json() for rated in planned.found.front],
         "finalists": [
             {
-                **_model_json(finalist.rated),
+                **finalist.rated.json(),
                 "measured": finalist.measured,
                 "broken": list(finalist.broken(planned.limits)),
                 "noise": list(finalist.noise),
@@ -128,17 +127,8 @@ def plan_json(planned: Plan, target: "Target | None", proof: "Proof") -> dict[st
             for finalist in proof.measured
         ],
         "slower_than_predicted": proof.slower,
-        "chosen": None if proof.chosen is None else _model_json(proof.chosen),
+        "chosen": None if proof.chosen is None else proof.chosen.json(),
         "caveats": list(plan_caveats(planned, target)),
-    }
-
-
-def _model_json(rated: "Rated") -> dict[str, Any]:
-    return {
-        "config": asdict(rated.candidate.config),
-        "precision": rated.candidate.precision,
-        "expected_loss": rated.loss,
-        "predicted": rated.figures,
     }
 
 

@@ -9,14 +9,13 @@ from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
+from edgegpt.cli.schema_comment import schema_comment
 from edgegpt.errors import MeasureError
 from edgegpt.measure.noise import quietness
 from edgegpt.row_text import threads_text
 
 if TYPE_CHECKING:
     from edgegpt.target import Target
-
-_SCHEMA = "# yaml-language-server: $schema=../schemas/target.schema.json\n"
 
 
 def profile(
@@ -47,7 +46,7 @@ def profile(
             seconds=seconds,
             on_step=on_step,
         )
-    write_text(out, _SCHEMA + target.to_yaml())
+    write_text(out, schema_comment(out, "target") + target.to_yaml())
     if as_json:
         print_json(target.model_dump())
         return
@@ -57,8 +56,8 @@ def profile(
 
 def _print(target: "Target") -> None:
     cpu = target.machine.board or target.machine.cpu
-    threads = threads_text(target.threads)
-    stdout.print(f"{target.name}: {cpu}, {target.machine.cores} cores, measured with {threads}")
+    whose = cpu if target.name == cpu else f"{target.name}: {cpu}"
+    stdout.print(f"{whose}, {target.machine.cores} cores, measured with {threads_text(target.threads)}")
     stdout.print(
         table(
             "Reading memory",

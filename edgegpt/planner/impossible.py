@@ -1,6 +1,7 @@
 """Why nothing keeps a budget, in one sentence: what binds, and the nearest values with which it is kept."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from edgegpt.budget import Budget
 from edgegpt.planner.limits import Limits, broken
@@ -24,6 +25,23 @@ def impossible(budget: Budget, limits: Limits, nearest: Nearest, space: Space) -
         f"no model of {few} to {many} M parameters and a context of {min(space.contexts)} or more keeps the "
         f"budget {budget.name!r}: {reason}{hint}"
     )
+
+
+def impossible_json(budget: Budget, limits: Limits, nearest: Nearest) -> dict[str, Any]:
+    """For machines. Under `nearest` are ways out: a model, and the limits with which it keeps the budget."""
+    ways = [([name], rated) for name, rated in nearest.but_for.items()]
+    if not ways and nearest.closest is not None:
+        ways = [(broken(nearest.closest.figures, limits), nearest.closest)]
+    return {
+        "budget": budget.name,
+        "limits": dict(limits.values),
+        "not_planned_for": list(limits.left_out),
+        "chosen": None,
+        "nearest": [
+            {"needs": {name: float(rounded_up(rated.figures[name])) for name in names}, **rated.json()}
+            for names, rated in ways
+        ],
+    }
 
 
 def _one_gives(nearest: Nearest, limits: Limits) -> tuple[list[str], str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgegpt.budget import Budget
-from edgegpt.errors import BudgetError, ConfigError
-from edgegpt.planner.impossible import impossible
+from edgegpt.errors import ConfigError, ImpossibleBudgetError
+from edgegpt.planner.impossible import impossible, impossible_json
 from edgegpt.planner.limits import Limits, limits_of
 from edgegpt.planner.ray_cluster import ray_cluster
 from edgegpt.planner.search import Found, Job, merge, merge_nearest, nearest_in_range, search_range
@@ -65,7 +65,7 @@ def plan(
         ConfigError: the budget has no limit that can be planned for, workers is out of its range, the space
             has no model, or the cluster does not answer.
         MeasureError: a process of the search was ended from outside.
-        BudgetError: no model keeps the budget; it names what binds and the nearest values.
+        ImpossibleBudgetError: no model keeps the budget; it names what binds and the nearest values.
     """
     check_workers(workers)
     limits = limits_of(budget, target).tightened(slower or {})
@@ -85,5 +85,7 @@ def plan(
             raise ConfigError(f"the search has no model: {space}")
         if not found.best:
             nearest = merge_nearest(job, told(nearest_in_range))
-            raise BudgetError(impossible(budget, limits, nearest, space))
+            raise ImpossibleBudgetError(
+                impossible(budget, limits, nearest, space), impossible_json(budget, limits, nearest)
+            )
     return Plan(budget, limits, found)

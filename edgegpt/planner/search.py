@@ -4,7 +4,8 @@ Everything is ordered by keys without ties, so that the result does not depend o
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from edgegpt.planner.limits import Limits, broken, counted, predicted
 from edgegpt.planner.scaling import expected_loss
@@ -49,6 +50,15 @@ class Rated:
         c = self.candidate.config
         shape = (c.n_layer, c.n_embd, c.n_head, c.vocab_size, self.candidate.precision)
         return (self.loss, -c.block_size, self.cost, *shape)
+
+    def json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "config": asdict(self.candidate.config),
+            "precision": self.candidate.precision,
+            "expected_loss": self.loss,
+            "predicted": self.figures,
+        }
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ def model_yaml(planned: Plan, chosen: Rated, target: Target | None) -> str:
     figures = ", ".join(f"{name} {chosen.figures[name]:.4g}" for name in _SHOWN if name in chosen.figures)
     board = "" if target is None else f" on {target.name}"
     lines = [
-        "# yaml-language-server: $schema=../schemas/model.schema.json",
         f"# Planned by `edgegpt plan` for the budget {planned.budget.name}{board}: {describe(chosen)}.",
         f"# Predicted: {figures}.",
         f"# Export it with --precision {chosen.candidate.precision}; its tokenizer has at most "
