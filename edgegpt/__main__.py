@@ -21,6 +21,8 @@ def run() -> None:
             raise
         print("edgegpt: interrupted", file=sys.stderr)
         code = 130
+    if code == 130:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end the end, and with another code
     sys.exit(code)
 
 

@@ -337,6 +337,38 @@ def test_an_interrupted_command_says_so_in_one_line_and_leaves_no_file(
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the child finds out when it next says something"
+)
+def test_a_killed_bench_leaves_no_process(tiny_file: str) -> None:
+    command = [sys.executable, "-m", "edgegpt", "bench", tiny_file, "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+        while not (child := children.read_text().strip()):
+            assert bench.poll() is None
+            time.sleep(0.01)
+        bench.kill()
+    for _ in range(1000):
+        if not runs(child):
+            return
+        time.sleep(0.01)
+    pytest.fail("the process that measures goes on")
+
+
+def test_a_verdict_is_kept_when_nobody_reads_it(tiny_file: str, tmp_path: Path) -> None:
+    (tmp_path / "tight.yaml").write_text("name: tight\nparameters: 10\n")
+    check = [sys.executable, "-m", "edgegpt", "check", tiny_file, "--budget", str(tmp_path / "tight.yaml")]
+    for options in ([], ["--json"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        run = subprocess.run(
+            [*check, *options], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+        os.close(writer)
+        assert run.returncode == 1
+        assert "falls short of the budget" in run.stderr
+
+
 def test_an_interrupted_bench_leaves_no_process(tiny_file: str) -> None:
     command = [sys.executable, "-m", "edgegpt", "bench", tiny_file, "--seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:

@@ -199,6 +199,7 @@ def test_what_is_wrong_with_a_file_is_said_as_if_it_were_loaded_here(tmp_path: P
     [
         ("kill -9 $$", "was ended by SIGKILL; the system may have run out of memory"),
         ("cat > /dev/null; kill -11 $$", "was ended by SIGSEGV$"),
+        ("cat > /dev/null; kill -35 $$", r"was ended by (SIGRTMIN\+1|signal 35)$"),
         ("echo first >&2; echo last line >&2; exit 3", "failed: last line$"),
         ("cat > /dev/null; echo not json; exit 3", "failed: exit code 3$"),
         ("cat > /dev/null; echo 3; echo null; echo '[]'; exit 3", "failed: exit code 3$"),

@@ -126,6 +126,13 @@ def test_one_jump_of_an_allocator_is_no_leak(at: int) -> None:
     assert steady_slope(np.repeat([0.0, 64e3], [at, 51 - at])) == 0
 
 
+@pytest.mark.parametrize("at", range(1, 50))
+def test_memory_that_is_given_back_once_hides_no_leak(at: int) -> None:
+    grows = np.arange(51) * 3e3
+    grows[at:] -= 200e3 / 2
+    assert steady_slope(grows) > 2e3
+
+
 def test_what_grows_and_grows_is_one() -> None:
     assert steady_slope(np.repeat([0.0, 64e3, 128e3], 17)) > 1e3
     assert steady_slope(np.arange(51) * 4096.0) == 4096

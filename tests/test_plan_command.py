@@ -304,3 +304,22 @@ def test_a_search_that_is_ended_leaves_no_process(
         assert was_over or (child.returncode, said) == (130, "edgegpt: interrupted\n")
     assert left_after(child.pid, 10) == []
     assert list(out.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("seconds", [0.03, 0.06])
+def test_a_second_ctrl_c_does_not_hold_the_end_up(
+    seconds: float, files: tuple[str, str], tmp_path: Path
+) -> None:
+    Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "token_ms": {"p50": 1e-6}}))
+    child = started("--budget", files[0], "--target", files[1], "--workers", "2")
+    while len(session(child.pid)) < 4:
+        assert child.poll() is None
+        time.sleep(0.01)
+    time.sleep(1)
+    for _ in range(2):
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGINT)
+        time.sleep(seconds)
+    child.communicate(timeout=60)
+    assert left_after(child.pid, 10) == []

@@ -146,7 +146,7 @@ def test_the_recipe_is_shown_by_kind_and_a_mix_by_block(few_bits: Path) -> None:
     artifact = open_artifact(few_bits)
     bits = {**artifact.recipe["bits"], "blocks.1.attn.qkv.weight": 4}
     mixed = {"bits": bits, "limit": {"max_kl": 0.01}, "kl": 0.002, "measured_on": "<i>text</i>"}
-    weights = read_weights(replace(artifact, recipe=mixed))
+    weights = read_weights(replace(artifact, precision="auto", recipe=mixed))
     html = page(replace(report, weights=weights))
     assert "attn.qkv 96 × 32 2 4, 8 32" in words(html)
     assert "found for max_kl 0.01: KL 0.002 nats on <i>text</i> block attn.qkv attn.proj mlp.fc mlp.proj" in (
@@ -160,6 +160,15 @@ def test_a_recipe_of_another_model_is_refused(few_bits: Path, bits: object) -> N
     artifact = replace(open_artifact(few_bits), recipe={"bits": bits})
     with pytest.raises(ArtifactError, match="does not say 4, 8 or 32 bits"):
         read_weights(artifact)
+
+
+@pytest.mark.parametrize("name", ["int4", "fp32"])
+def test_a_relabelled_file_is_refused(few_bits: Path, name: str) -> None:
+    artifact = open_artifact(few_bits)
+    with pytest.raises(ArtifactError, match=f"calls itself {name}, but its recipe is another"):
+        read_weights(replace(artifact, precision=name))
+    with pytest.raises(ArtifactError, match="calls itself int8, but its recipe is another"):
+        read_weights(replace(artifact, recipe={}))
 
 
 @pytest.mark.parametrize("few", [3, 8.0, True, [8], "8", None])
@@ -182,7 +191,9 @@ def test_a_mix_that_does_not_say_what_it_keeps_is_refused(few_bits: Path, why: d
 def test_a_mix_without_a_limit_is_shown_without_one(few_bits: Path) -> None:
     artifact = open_artifact(few_bits)
     bits = {**artifact.recipe["bits"], "blocks.1.attn.qkv.weight": 4}
-    weights = read_weights(replace(artifact, recipe={"bits": bits, "kl": 0.002, "measured_on": [1]}))
+    weights = read_weights(
+        replace(artifact, precision="auto", recipe={"bits": bits, "kl": 0.002, "measured_on": [1]})
+    )
     text = words(page(replace(made_report(few_bits), weights=weights)))
     assert "Bits in each block block attn.qkv" in text
 

@@ -1,6 +1,8 @@
 """What the commands share for printing: tables for people, JSON for machines."""
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from math import isfinite
 from typing import Annotated, Any
@@ -9,8 +11,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+
+class _Stdout(Console):
+    """Once its reader has gone it prints no more, but the command goes on to its verdict and exit code."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 # Without markup: a path may hold square brackets.
-stdout = Console(highlight=False, markup=False)
+stdout = _Stdout(highlight=False, markup=False)
 stderr = Console(stderr=True, highlight=False, markup=False)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -20,7 +31,11 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE.onnx", help="A file m
 
 def print_json(data: Any) -> None:
     """Print one JSON document; JSON has no NaN and no infinity, they become null."""
-    print(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        stdout.on_broken_pipe()
 
 
 def _finite(data: Any) -> Any:

@@ -7,6 +7,11 @@ model's.
 import time
 
 started = time.perf_counter()
+try:  # as edgegpt.measure.waiting reads it, which is not imported yet
+    with open("/proc/self/schedstat", encoding="ascii") as schedstat:  # noqa: PTH123
+        waited_before = int(schedstat.read().split()[1]) / 1e9
+except (OSError, ValueError, IndexError):
+    waited_before = 0.0
 
 # The imports are part of the load time.
 import edgegpt  # noqa: E402
@@ -52,7 +57,8 @@ def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
     start = time.perf_counter()
     model = edgegpt.load(path, threads=plan.threads, capacity=plan.capacity)
     load_seconds = time.perf_counter() - start + (imported - started)
-    load_waited = waited_seconds()
+    waited = waited_seconds()
+    load_waited = None if waited is None else min(load_seconds, max(0.0, waited - waited_before))
     after_load = memory()
     start = time.perf_counter()
     try:
@@ -68,8 +74,7 @@ def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
     rounds.run(progress)
     waited_percent = rounds.waited_percent
     if not rounds.medians and load_waited is not None:
-        # The wait is counted from the interpreter's start, the load from the first import.
-        waited_percent = min(100.0, 100 * load_waited / load_seconds)
+        waited_percent = 100 * load_waited / load_seconds
     after_work, peak = memory(), peak_rss_bytes()
     grown = growth(model.engine, plan.requests, plan.seed) if plan.requests else None
     tokenise, tokenise_tokens = _tokenise(model) if plan.apart else (None, 0)

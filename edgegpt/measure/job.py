@@ -4,7 +4,10 @@ A job comes on standard input; on standard output come {"progress"} lines and at
 {"error"}.
 """
 
+import ctypes
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from time import perf_counter
@@ -14,12 +17,14 @@ from edgegpt.errors import EdgeGPTError, MeasureError
 
 Progress = Callable[[float], None]
 
+_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _EVERY_SECONDS: Final = 0.5  # who reads of progress needs a core, maybe the one that is measured
 
 
 def do(work: Callable[[dict[str, Any], Progress], Any]) -> int:
     """Do the job on standard input and return the exit code; the work's result goes through JSON."""
     job = json.load(sys.stdin)
+    _end_with(job.pop("parent"))
     try:
         figures = work(job, _progress())
     except EdgeGPTError as e:
@@ -31,6 +36,14 @@ def do(work: Callable[[dict[str, Any], Progress], Any]) -> int:
         return 1
     _say("figures", figures)
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """End when the process that asked for the work ends, however that is: nobody is left to stop this one."""
+    if sys.platform == "linux":  # a thread that watches would disturb what is measured
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(1)
 
 
 def _progress() -> Progress:

@@ -68,7 +68,9 @@ def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None 
             try:
                 assert child.stdin is not None
                 assert child.stdout is not None
-                message = _talk(child.stdin, child.stdout, json.dumps(job), on_progress)
+                message = _talk(
+                    child.stdin, child.stdout, json.dumps({**job, "parent": os.getpid()}), on_progress
+                )
             except BaseException:  # Ctrl-C, or on_progress failed
                 child.kill()
                 child.wait()  # leaving `with` waits a quarter of a second for Ctrl-C, and leaves a zombie
@@ -136,7 +138,8 @@ def _error(error: dict[str, str]) -> EdgeGPTError:
 
 def _death(path: str | Path, code: int, stderr: str) -> str:
     if code < 0:
-        name = signal.Signals(-code).name
+        named = {number.value: number.name for number in signal.Signals}
+        name = named.get(-code, f"signal {-code}")
         hint = "; the system may have run out of memory" if -code == signal.SIGKILL else ""
         return f"the process that measured {path} was ended by {name}{hint}"
     lines = stderr.strip().splitlines()

@@ -55,7 +55,7 @@ def processes(job: Job, workers: int) -> Iterator[Spread]:
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
     def spread(task: Task[Result]) -> Iterator[Result]:
-        with _children_ignore_interrupts():
+        with _no_interrupts():
             return pool.map(task, *_columns(job, parts))
 
     try:
@@ -66,12 +66,15 @@ def processes(job: Job, workers: int) -> Iterator[Spread]:
             "run out of memory, and one worker needs the least"
         ) from e
     finally:
-        pool.shutdown(cancel_futures=True)
+        with (
+            _no_interrupts()
+        ):  # a second Ctrl-C would leave processes that wait for this one, and it for them
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def _children_ignore_interrupts() -> Iterator[None]:
-    """What is started inside never gets Ctrl-C, not even while it imports; this process does, afterwards."""
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until the end; processes that are started inside never get it, not even importing."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -7,7 +7,14 @@ from typing import Any, Final
 from edgegpt.artifact import Artifact, open_artifact
 from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError
-from edgegpt.file_checks import causality, differing_tokens, parity_failures, row_failures, stepwise
+from edgegpt.file_checks import (
+    causality,
+    differing_tokens,
+    evidence_limit,
+    parity_failures,
+    row_failures,
+    stepwise,
+)
 
 # What each check of the exporter measures; its own words are not in the file.
 _WHAT: Final = {
@@ -99,12 +106,9 @@ def repeat(artifact: Artifact, threads: int, on_step: Callable[[str], None]) -> 
     Raises:
         ArtifactError: the evidence lacks a limit.
     """
-    limits = artifact.evidence["limits"]
-    by_kl = limits["max_abs"] is None
-    try:
-        most_moved, most_different = float(limits["causality"]), float(limits["consistency"])
-    except (TypeError, ValueError, LookupError) as e:
-        raise ArtifactError(f"the evidence in {artifact.path} is damaged; export it again") from e
+    by_kl = artifact.evidence["limits"]["max_abs"] is None
+    most_moved = evidence_limit(artifact, "causality")
+    most_different = evidence_limit(artifact, "consistency")
     engine = Engine.from_artifact(artifact)
     on_step("changing later tokens")
     moved = causality(engine)

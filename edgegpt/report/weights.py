@@ -10,7 +10,7 @@ from edgegpt.artifact import Artifact
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
-from edgegpt.precision import Recipe, matrices, recipe, weight_bytes
+from edgegpt.precision import AUTO, Recipe, matrices, recipe, weight_bytes
 
 _OUTSIDE_BLOCKS: Final = {
     "wte": "token embedding",
@@ -118,6 +118,10 @@ def _bits(artifact: Artifact) -> Recipe:
         raise ArtifactError(
             f"the recipe in {artifact.path} does not say 4, 8 or 32 bits for each matrix of its model; "
             "export it again"
+        )
+    if artifact.precision != AUTO and bits != recipe(artifact.config, artifact.precision):
+        raise ArtifactError(
+            f"{artifact.path} calls itself {artifact.precision}, but its recipe is another; export it again"
         )
     return {name: int(few) for name, few in bits.items()}
 

@@ -125,7 +125,7 @@ def verify(
 
 def _bits(artifact: Artifact) -> Recipe:
     """The file's recipe, as it was stamped."""
-    bits = artifact.recipe.get("bits") or recipe(artifact.config, "fp32")
+    bits: Recipe = artifact.recipe.get("bits", recipe(artifact.config, "fp32"))
     known = isinstance(bits, dict) and all(bits.get(name) in BITS for name in matrices(artifact.config))
     if not known:
         raise ArtifactError(f"the recipe in {artifact.path} does not fit its config; export it again")
