@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from edgegpt.mistakes import nearest
 from edgegpt.quantity import AtLeastOne, Count, Positive, Share
 from edgegpt.yaml_file import read_bytes
 from edgegpt.yaml_model import parse_model
+
+_NO_LIMITS: Final = ("name", "threads", "board")
 
 
 class _Strict(BaseModel):
@@ -41,6 +43,9 @@ class TokenLatency(_Strict):
     def _makes_sense(self) -> "TokenLatency":
         _check_percentiles({"p50": self.p50, "p99": self.p99, "max": self.max})
         return self
+
+
+_PARTED: Final = (FirstTokenLatency, TokenLatency)
 
 
 class Accuracy(_Strict):
@@ -95,7 +100,7 @@ class Budget(_Strict):
         found: dict[str, float] = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
-            if name in ("name", "threads", "board") or value is None:
+            if name in _NO_LIMITS or value is None:
                 continue
             if isinstance(value, Accuracy):
                 found[name] = value.minimum
@@ -123,6 +128,18 @@ class Budget(_Strict):
             return budget
         data = Path(path).parent / budget.accuracy.path
         return budget.model_copy(update={"accuracy": budget.accuracy.model_copy(update={"path": str(data)})})
+
+
+def limit_names() -> list[str]:
+    """Every limit that a budget can have, named as in `Budget.limits`."""
+    names: list[str] = []
+    for name, field in Budget.model_fields.items():
+        if name in _NO_LIMITS:
+            continue
+        parts = next((kind for kind in get_args(field.annotation) if kind in _PARTED), None)
+        inside = [] if parts is None else [part for part in parts.model_fields if part != "prompt_tokens"]
+        names += [f"{name}.{part}" for part in inside] or [name]
+    return names
 
 
 def _check_percentiles(limits: dict[str, float | None]) -> None:

@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 
-from edgegpt.budget import Budget
+from edgegpt.artifact import file_identity
+from edgegpt.budget import Budget, limit_names
 from edgegpt.check import SECONDS, Check, check, check_seconds
 from edgegpt.check_plan import SecondsOption, board_limits, held_limits
 from edgegpt.errors import BudgetError, EdgeGPTError
@@ -56,6 +57,7 @@ class Held:
                 raise pytest.UsageError(f"--edgegpt-model: {model} is no file")
             if checkpoint is not None and not checkpoint.is_dir():
                 raise pytest.UsageError(f"--edgegpt-checkpoint: {checkpoint} is no folder")
+            file_identity(model)  # what is no model is one mistake in the options and not one in each test
             return cls(
                 model,
                 folder / config.getoption("--edgegpt-budget"),
@@ -102,13 +104,19 @@ class Held:
                 f"the budget {self.budget.name!r} has no limit {name!r}{nearest(name, list(self.limits))}"
             )
 
+    def has_marked(self, name: object) -> bool:
+        """Whether the budget has this limit; raises BudgetError where no budget can have it."""
+        if name not in (names := limit_names()):
+            raise BudgetError(f"there is no limit {name!r}{nearest(name, names)}")
+        return name in self.limits
+
     def for_test(self, node: pytest.Item) -> "HeldForTest":
         """What the fixture gives to a test."""
         return HeldForTest(self, node)
 
 
 @contextmanager
-def _one_sentence() -> Iterator[None]:
+def one_sentence() -> Iterator[None]:
     """Our errors are sentences; a traceback through edgegpt would say nothing more."""
     try:
         yield
@@ -135,13 +143,13 @@ class HeldForTest:
 
     def limit(self, name: str) -> float:
         """One limit, as `token_ms.p99`; the test fails where the budget does not have it."""
-        with _one_sentence():
+        with one_sentence():
             self._held.check_name(name)
         return self._held.limits[name]
 
     def measured(self, name: str) -> Row:
         """What was measured for one limit, and the verdict; the first call measures for all tests."""
-        with _one_sentence():
+        with one_sentence():
             return self._held.row(name)
 
     def hold(self, name: str, samples: float | Iterable[float] | None = None) -> Row:
@@ -157,7 +165,7 @@ class HeldForTest:
         if samples is None:
             row = self.measured(name)
         else:
-            with _one_sentence():
+            with one_sentence():
                 limits, figures = {name: self.limit(name)}, {name: of_samples(name, samples)}
                 (row,) = rows(limits, figures, of_board=board_limits(self.budget))
         self._node.user_properties += row_properties(row)

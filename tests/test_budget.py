@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from edgegpt.board import Board, Figure
-from edgegpt.budget import Budget
+from edgegpt.budget import Budget, limit_names
 from edgegpt.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parents[1] / "configs" / "budgets").glob("*.yaml"))
@@ -50,6 +50,7 @@ def test_every_limit_has_a_name_of_its_own(tmp_path: Path) -> None:
         "rss_slope_kb_per_1000": 100,
         "accuracy": 0.9,
     }
+    assert limit_names() == list(budget.limits())
 
 
 @pytest.mark.parametrize("limit", ["load_ms: 900", "jitter: 1.4", "ttft_ms: {p99: 40}", "token_ms: {max: 9}"])

@@ -106,15 +106,26 @@ def test_a_test_is_chosen_by_its_node_id_by_k_and_by_m(pytester: pytest.Pytester
 
 
 def test_a_file_that_cannot_be_measured_fails_each_test_with_one_sentence(
-    pytester: pytest.Pytester, model: Path
+    pytester: pytest.Pytester,
 ) -> None:
     damaged = pytester.path / "damaged.onnx"
-    damaged.write_bytes(model.read_bytes()[:-100])
+    write_file(damaged, graph(), {**metadata(), contract.META_TOKENIZER: "{}"})
     result = run(pytester, damaged, "sizes.yaml")
     result.assert_outcomes(failed=5)
     sentences = assert_sentences(result, 5)
     assert len(set(sentences)) == 1
-    assert "damaged.onnx is not a whole ONNX file" in sentences[0]
+    assert "damaged.onnx" in sentences[0]
+
+
+def test_what_is_no_model_is_a_mistake_in_the_options(pytester: pytest.Pytester, model: Path) -> None:
+    pytester.makepyfile(BY_HAND)
+    cut = pytester.path / "cut.onnx"
+    cut.write_bytes(model.read_bytes()[:-100])
+    for path in (pytester.path / "sizes.yaml", cut):
+        result = run(pytester, path, "sizes.yaml")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        (line,) = filter(None, result.stderr.lines)
+        assert f"{path.name} is not a whole ONNX file" in line
 
 
 def test_the_table_says_what_is_a_least_and_what_nobody_measured(
@@ -238,6 +249,10 @@ def test_a_slip(edgegpt_budget):
 def test_a_limit_that_this_budget_does_not_have(edgegpt_budget):
     raise AssertionError
 
+@pytest.mark.edgegpt_budget("token_ms.p5O")
+def test_a_slip_in_the_marker(edgegpt_budget):
+    raise AssertionError
+
 def test_what_this_system_does_not_tell(edgegpt_budget, monkeypatch):
     from edgegpt.verdict import Row, Verdict
     unknown = Row("peak_rss_mb", 4000, None, Verdict.NOT_MEASURED)
@@ -253,7 +268,7 @@ def test_unrelated():
 def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makepyfile(BY_HAND)
     result = run(pytester, model, "roomy.yaml", "-rs", "-k", "test_", "--strict-markers")
-    result.assert_outcomes(passed=4, failed=5, skipped=2, deselected=len(LIMITS) + len(OF_THE_FILE))
+    result.assert_outcomes(passed=4, failed=5, errors=1, skipped=2, deselected=len(LIMITS) + len(OF_THE_FILE))
     result.stdout.fnmatch_lines(
         [
             "*token_ms.p50 is 2,000,000,000, the limit is 1,000,000,000",
@@ -265,6 +280,7 @@ def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, mod
     )
     result.stdout.fnmatch_lines_random(
         [
+            "there is no limit 'token_ms.p5O', did you mean 'token_ms.p50'?",
             "SKIPPED*the budget 'roomy' has no limit 'jitter'",
             "SKIPPED*this system does not tell peak_rss_mb",
         ]
@@ -275,7 +291,7 @@ def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, mod
 def test_without_the_options_tests_by_hand_are_skipped_and_others_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BY_HAND)
     result = pytester.runpytest_subprocess("-rs", "--strict-markers")
-    result.assert_outcomes(passed=1, skipped=10)
+    result.assert_outcomes(passed=1, skipped=11)
     result.stdout.fnmatch_lines(["SKIPPED*needs --edgegpt-model FILE.onnx and --edgegpt-budget BUDGET.yaml"])
 
 
