@@ -56,11 +56,21 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError as e:
         if path.is_symlink():
             raise ConfigError(f"{path} is a link to {path.readlink()}, which does not exist") from e
-        raise ConfigError(f"{path} does not exist") from e
+        raise ConfigError(f"{path} does not exist{_meant(path)}") from e
     except IsADirectoryError as e:
         raise ConfigError(f"{path} is a folder, expected a YAML file") from e
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise ConfigError(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
+
+
+def _meant(path: Path) -> str:
+    """A hint for who gives a name alone, such as `raspberry-pi-5`: the file of it that the project brings."""
+    if path.suffix or path.parent != Path():
+        return ""
+    for folder in ("budgets", "models", "targets", "training"):
+        if (file := Path("configs", folder, f"{path.name}.yaml")).is_file():
+            return f", did you mean {file}?"
+    return "; expected the path of a YAML file, such as those in configs/"
 
 
 def decode_yaml(content: bytes, source: str) -> dict[str, Any]:
@@ -68,7 +78,7 @@ def decode_yaml(content: bytes, source: str) -> dict[str, Any]:
     try:
         text = content[: 4 * _LONGEST].decode("utf-8")
     except UnicodeDecodeError as e:
-        raise ConfigError(f"{source} cannot be read: {e}") from e
+        raise ConfigError(f"{source} is no text file, expected YAML: `key: value` lines in UTF-8") from e
     return parse_yaml(text, source)
 
 

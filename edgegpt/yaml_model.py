@@ -6,15 +6,26 @@ Apart from `edgegpt.yaml_file`, because the robot's process loads no pydantic.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import pydantic
 
 from edgegpt.errors import ConfigError
 from edgegpt.mistakes import Mistake, listed, missing_key, unknown_key, wrong_value
 from edgegpt.yaml_file import decode_yaml, read_bytes
+from edgegpt.yaml_kinds import other_kind
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+# What pydantic says of a type, by its beginning, and what people say.
+_PLAIN: Final = {
+    "must be a valid dictionary": "must be `key: value` lines",
+    "must be a valid integer": "must be a whole number",
+    "must be a valid number": "must be a number",
+    "must be a valid string": "must be text",
+    "must be a valid list": "must be a list",
+    "must be a valid boolean": "must be true or false",
+}
 
 MISTAKES = "mistakes"  # type of a pydantic error that brings its own, a list of Mistake under this key
 
@@ -35,6 +46,8 @@ def parse_model(content: bytes, path: str | Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(data)
     except pydantic.ValidationError as e:
+        if other := other_kind(data, model.__name__):
+            raise ConfigError(f"{path} is {other}") from e
         errors = e.errors(include_url=False)
         mistakes = [mistake for error in errors for mistake in _mistakes(error, model)]
         raise ConfigError(f"{path}: {listed(mistakes)}") from e
@@ -59,20 +72,41 @@ def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Mistake:
     if not key:
         return Mistake(message)
     message = re.sub(r"^\w+ should ", "must ", message)  # Input, String, List, ...
-    if message.startswith("must be a valid dictionary"):
-        message = "must be `key: value` lines"
+    for start, plain in _PLAIN.items():
+        if message.startswith(start):
+            message = plain
+    if error["type"] in ("model_type", "model_attributes_type"):
+        message += _as_lines(error["input"], _model_at(error["loc"], model))
     if ", got " in message:  # a validator of ours has said it
         return Mistake(f"{key}: {message}")
     return wrong_value(key, message, error["input"])
 
 
-def _fields_at(location: Sequence[str | int], model: type[pydantic.BaseModel] | None) -> list[str]:
+def _as_lines(value: object, model: type[pydantic.BaseModel] | None) -> str:
+    """`, such as {p50: 20}`, where a value alone could stand at a key of the lines that are wanted."""
+    if model is None or not isinstance(value, str | int | float) or isinstance(value, bool):
+        return ""
+    fields = model.model_fields.items()
+    keys = [name for name, field in fields if field.is_required()]
+    keys = keys or [name for name, field in fields if field.default is None][:1]
+    pairs = [f"{key}: {value if i == 0 else '...'}" for i, key in enumerate(keys)]
+    return f", such as {{{', '.join(pairs)}}}" if pairs else ""
+
+
+def _fields_at(location: Sequence[str | int], model: type[pydantic.BaseModel]) -> list[str]:
+    found = _model_at(location, model)
+    return list(found.model_fields) if found else []
+
+
+def _model_at(
+    location: Sequence[str | int], model: type[pydantic.BaseModel] | None
+) -> type[pydantic.BaseModel] | None:
     for part in location:
         if isinstance(part, int):  # an element of a list, whose model was found with the list
             continue
         field = model.model_fields.get(part) if model else None
         model = _model_in(field.annotation) if field else None
-    return list(model.model_fields) if model else []
+    return model
 
 
 def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:

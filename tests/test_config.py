@@ -302,7 +302,7 @@ def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="is a folder, expected a YAML file"):
         ModelConfig.from_yaml(tmp_path)
     (tmp_path / "weights.bin").write_bytes(b"\x89\xff\x00\xfe")
-    with pytest.raises(ConfigError, match=r"weights\.bin cannot be read"):
+    with pytest.raises(ConfigError, match=r"weights\.bin is no text file, expected YAML"):
         ModelConfig.from_yaml(tmp_path / "weights.bin")
     (tmp_path / "weights.bin").write_bytes(b"\x00\x01\x02")
     with pytest.raises(ConfigError, match=r"weights\.bin: not valid YAML"):

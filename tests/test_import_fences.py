@@ -37,6 +37,7 @@ LAYERS: dict[str, set[str]] = {
         "stop",
         "tuning",
         "yaml_file",
+        "yaml_kinds",
         "yaml_model",
     },
     "config": {"config"},
