@@ -16,6 +16,7 @@ from edgegpt.check_plan import (
     advice,
     board_limits,
     check_plan,
+    elsewhere,
     held_limits,
 )
 from edgegpt.errors import MeasureError
@@ -126,7 +127,7 @@ def check(
         len(measured),
         found,
         _noise(measured, before, budget, threads),
-        tuple(advice(found, measured, option)),
+        (*elsewhere(budget.board, before, found), *advice(found, measured, option)),
     )
 
 

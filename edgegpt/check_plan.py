@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from math import ceil, isinf
 from typing import Final
 
+from edgegpt.board import Board
 from edgegpt.budget import Budget
 from edgegpt.measure.distribution import P99_SAMPLES
+from edgegpt.measure.machine import Machine
 from edgegpt.measure.plan import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.planner.numbers import rounded_up
 from edgegpt.verdict import Row
@@ -93,6 +95,16 @@ def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> 
         idle_seconds=_IDLE_SECONDS if "idle_cpu_percent" in keys else 0.0,
         requests=STEADY_REQUESTS if "rss_slope_kb_per_1000" in keys else 0,
     )
+
+
+def elsewhere(board: Board | None, here: Machine, rows: Sequence[Row]) -> Iterator[str]:
+    """That what was measured here says nothing of the board, where this machine is plainly another one."""
+    measured = any(row.estimate is not None and row.name.partition(".")[0] not in _COUNTED for row in rows)
+    if board is not None and measured and (why := board.unlike(here.architecture, here.board)):
+        yield (
+            f"Times and memory that are measured here prove nothing for {board.description}: {why}; run this "
+            "check there"
+        )
 
 
 def advice(rows: Sequence[Row], processes: Sequence[ProcessFigures], option: SecondsOption) -> Iterator[str]:

@@ -18,7 +18,7 @@ from edgegpt import check as check_module
 from edgegpt import contract, memory_need, ort_session
 from edgegpt.budget import Budget
 from edgegpt.check import Check, check, check_json
-from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan
+from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
 from edgegpt.cli.main import app, main
 from edgegpt.errors import ArtifactError, DataError, MeasureError
 from edgegpt.measure.distribution import Distribution
@@ -30,6 +30,7 @@ from edgegpt.onnx_metadata import metadata_entry
 from edgegpt.profiling.profile import profile
 from edgegpt.report import gather as gather_module
 from edgegpt.report.commands import CHECK_OPTION
+from edgegpt.row_text import remarks
 from edgegpt.verdict import Estimate, Verdict, rows
 from edgegpt_export import export_checkpoint
 
@@ -224,6 +225,41 @@ def test_what_the_file_cannot_be_held_to_is_refused_before_measuring(
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises((DataError, MeasureError), match=sentence):
         check(file, budget(tmp_path, f"name: x\nload_ms: 1\n{limits}\n"))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "why"),
+    [
+        ("x86_64", None, "this machine is x86_64 and not aarch64"),
+        ("aarch64", "Raspberry Pi 4 Model B", "this machine is a Raspberry Pi 4 Model B and not a Raspberry"),
+        ("aarch64", "Raspberry Pi 5 Model B Rev 1.0", ""),
+        ("aarch64", None, ""),  # such as in a container
+        ("arm64", None, ""),
+    ],
+)
+def test_on_another_machine_than_the_budgets_board_a_check_says_that_it_proves_nothing(
+    architecture: str, name: str | None, why: str
+) -> None:
+    board = Budget.from_yaml(Path(__file__).parents[1] / "configs/budgets/raspberry-pi-5.yaml").board
+    here = replace(MACHINE, architecture=architecture, board=name)
+    timed = rows({"load_ms": 1.0}, {"load_ms": Estimate.exact(0.5)})
+    said = list(elsewhere(board, here, timed))
+    assert len(said) == bool(why)
+    assert all("prove nothing for Raspberry Pi 5" in line and why in line for line in said)
+    counted = rows({"parameters": 1.0}, {"parameters": Estimate.exact(0.5)})
+    assert not list(elsewhere(board, here, counted))
+    assert not list(elsewhere(None, here, timed))
+
+
+def test_a_check_hands_on_that_this_is_not_the_board(
+    file: Path, tmp_path: Path, figures: ProcessFigures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "measure_process", lambda *_: figures)
+    made = budget(tmp_path, "name: x\nload_ms: 1e9\nboard: {description: a robot, architecture: riscv64}\n")
+    checked = check(file, made)
+    (sentence,) = check_json(checked)["advice"]
+    assert "prove nothing for a robot" in sentence
+    assert f"{sentence}." in remarks(checked)
 
 
 def test_the_callers_own_work_before_is_no_load(file: Path, tmp_path: Path) -> None:
