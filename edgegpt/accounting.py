@@ -120,7 +120,7 @@ def activation_peak_bytes(config: ModelConfig, new_tokens: int, cached_tokens: i
 def account(
     config: ModelConfig,
     *,
-    prompt_tokens: int = 32,
+    prompt_tokens: int | None = None,
     cached_tokens: int | None = None,
     kv_capacity: int | None = None,
     chunk_tokens: int = 64,
@@ -130,7 +130,7 @@ def account(
     Args:
         config: the model.
         prompt_tokens: length of the prompt whose prefill is counted, all scores of its square of
-            attention computed; at most block_size.
+            attention computed; 32 unless given, or block_size where that is less.
         cached_tokens: tokens before the one whose decode is counted; the last of the context,
             which costs most, unless given.
         kv_capacity: tokens that the cache has room for; block_size unless given.
@@ -138,12 +138,13 @@ def account(
             given; at most block_size.
 
     Raises:
-        ConfigError: cached_tokens or kv_capacity is beyond block_size.
+        ConfigError: prompt_tokens, cached_tokens or kv_capacity is beyond block_size.
     """
-    for name, tokens in (("cached_tokens", cached_tokens), ("kv_capacity", kv_capacity)):
+    given = {"prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, "kv_capacity": kv_capacity}
+    for name, tokens in given.items():
         if tokens is not None and tokens > config.block_size:
             raise ConfigError(f"{name} must be within block_size {config.block_size}, got {tokens}")
-    prompt_tokens = min(prompt_tokens, config.block_size)
+    prompt_tokens = min(32, config.block_size) if prompt_tokens is None else prompt_tokens
     chunk_tokens = min(chunk_tokens, config.block_size)
     cached_tokens = config.block_size - 1 if cached_tokens is None else cached_tokens
     kv_capacity = config.block_size if kv_capacity is None else kv_capacity

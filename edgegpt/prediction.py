@@ -72,7 +72,7 @@ class Predictor:
         config: ModelConfig,
         precision: str,
         *,
-        prompt_tokens: int = 32,
+        prompt_tokens: int | None = None,
         cached_tokens: int | None = None,
         capacity: int | None = None,
     ) -> Prediction:
@@ -81,12 +81,12 @@ class Predictor:
         Args:
             config: the model.
             precision: fp32, int8 or int4.
-            prompt_tokens: of the prompt; a shorter cache cuts it to leave room for an answer.
+            prompt_tokens: of the prompt; 32 unless given, or what leaves room for an answer if that is less.
             cached_tokens: before the token that is timed; half the cache unless given.
             capacity: of the cache, at most block_size; block_size unless given.
 
         Raises:
-            ConfigError: cached_tokens leaves no room for a token.
+            ConfigError: prompt_tokens or cached_tokens leaves no room for a token.
         """
         name = "block_size" if capacity is None else "capacity"
         capacity = config.block_size if capacity is None else capacity
@@ -96,7 +96,12 @@ class Predictor:
             raise ConfigError(
                 f"cached_tokens must be within 0 and {name} {capacity} - 1, got {cached_tokens}"
             )
-        prompt_tokens = max(1, min(prompt_tokens, capacity - 1))
+        if prompt_tokens is None:
+            prompt_tokens = max(1, min(32, capacity - 1))
+        elif not 1 <= prompt_tokens < max(2, capacity):
+            raise ConfigError(
+                f"prompt_tokens must be within 1 and {name} {capacity} - 1, got {prompt_tokens}"
+            )
         bits = recipe(config, precision)
         work, stored = Work.of(config, bits), weight_bytes(config, bits)
         weights_mb = stored / 1e6

@@ -19,6 +19,7 @@ from edgegpt.accounting import (
     parameter_shapes,
 )
 from edgegpt.config import ModelConfig
+from edgegpt.errors import ConfigError
 from edgegpt.model import GPT
 from edgegpt.precision import PRECISIONS, recipe, weight_bytes
 from edgegpt.tuning import PREFILL_CHUNK
@@ -190,8 +191,11 @@ def test_the_activation_peak_is_that_of_the_widest_step() -> None:
 
 
 def test_prompt_and_chunk_never_exceed_the_context() -> None:
-    result = account(TINY, prompt_tokens=10_000, chunk_tokens=10_000)
-    assert result.prompt_tokens == result.chunk_tokens == TINY.block_size
+    result = account(TINY, chunk_tokens=10_000)
+    assert result.prompt_tokens == min(32, TINY.block_size)
+    assert result.chunk_tokens == TINY.block_size
+    with pytest.raises(ConfigError, match=f"prompt_tokens must be within block_size {TINY.block_size}, got"):
+        account(TINY, prompt_tokens=TINY.block_size + 1)
 
 
 def test_the_chunk_is_the_engines_unless_told() -> None:

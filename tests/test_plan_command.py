@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import yaml
 from family import left_after, session
 from made_target import TARGET
 from planning import SMALL, VALUES, planned
+from rich.console import Console
 
 from edgegpt.cli import plan_tables
 from edgegpt.cli.main import main
@@ -22,7 +26,7 @@ from edgegpt.errors import BudgetError
 from edgegpt.measure.machine import machine
 from edgegpt.planner.finalists import Finalist
 from edgegpt.planner.plan import Plan, plan
-from edgegpt.planner.proof import prove
+from edgegpt.planner.proof import Proof, prove
 from edgegpt.target import TargetMachine
 
 Capture = pytest.CaptureFixture[str]
@@ -184,7 +188,7 @@ def test_bad_input_is_one_sentence(files: tuple[str, str], tmp_path: Path, capsy
     given = ["--budget", files[0]]
     assert "does not exist" in refused(capsys, "--budget", "none.yaml")
     assert "does not exist" in refused(capsys, *given, "--target", "none.yaml")
-    assert "the key 'machine' is missing" in refused(capsys, *given, "--target", files[0])
+    assert "is a budget, not a profile of a board" in refused(capsys, *given, "--target", files[0])
     assert "workers must be within 1 and 1024, got 0" in refused(capsys, *given, "--workers", "0")
     assert "got 'int2'" in refused(capsys, *given, "--precision", "int2")
     assert "vocab_size must be within 257" in refused(capsys, *given, "--vocab-size", "5")
@@ -265,6 +269,24 @@ def test_a_front_that_is_cut_says_so() -> None:
     front = len(found.found.front)
     assert front > 12
     assert f"Pareto front, 12 of {front}" in text
+
+
+def test_tables_of_large_models_fit_into_80_columns_unbroken() -> None:
+    found = planned(parameters=10**8)
+    best = found.found.best[0]
+    config = ModelConfig(vocab_size=32768, block_size=1024, n_layer=24, n_head=16, n_embd=1024)
+    figures = {"parameters": 149.93e6, "artifact_mb": 599.9, "peak_rss_mb": 1234.0}
+    times = {"ttft_ms.p50": 1234.5, "token_ms.p50": 123.45}
+    candidate = replace(best.candidate, config=config)
+    large = replace(best, candidate=candidate, figures=best.figures | figures | times)
+    several = replace(found, found=replace(found.found, best=(large,), front=(large,)))
+    console = Console(width=80, file=StringIO(), force_terminal=False)
+    for part in plan_tables.plan_tables(several, SMALL, TARGET, Proof(large, tuple(measured(found, 1.0)))):
+        console.print(part)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    header = r"^model +heads +vocab +ctx +bits +M +MB +first +token +RSS +rank *$"
+    row = r"^24 x 1024 +16 +32768 +1024 +\w+ +149\.93 +599\.9 +1234\.5 +123\.45 +1234 +\d\.\d{3} *$"
+    assert [len(re.findall(line, text, re.MULTILINE)) for line in (header, row)] == [2, 2]
 
 
 # Ended

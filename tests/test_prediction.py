@@ -246,8 +246,13 @@ def test_bad_input_is_one_sentence(target_file: str, capsys: Capture) -> None:
     full = ["--capacity", "64", "--cached-tokens", "64"]
     sentence = "cached_tokens must be within 0 and capacity 64 - 1, got 64"
     assert sentence in refused(capsys, NANO, "--target", target_file, *full)
+    long = ["--prompt-tokens", "5000"]
+    assert "prompt_tokens must be within block_size 256, got 5000" in refused(capsys, NANO, *long)
+    long = ["--prompt-tokens", "64", "--capacity", "64"]
+    sentence = "prompt_tokens must be within 1 and capacity 64 - 1, got 64"
+    assert sentence in refused(capsys, NANO, "--target", target_file, *long)
     budget = str(ROOT / "configs" / "budgets" / "ci.yaml")
-    assert "the key 'machine' is missing" in refused(capsys, NANO, "--target", budget)
+    assert "is a budget, not a profile of a board" in refused(capsys, NANO, "--target", budget)
 
 
 def test_a_cache_fuller_than_the_context_is_refused() -> None:

@@ -15,7 +15,9 @@ from edgegpt.errors import ConfigError
 
 def params(
     model_file: Annotated[Path, typer.Argument(metavar="MODEL.yaml", help="The model's config.")],
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="Prefill FLOPs are the mean over so many.")] = 32,
+    prompt_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Prefill FLOPs are the mean over so many; 32 if not given.")
+    ] = None,
     cached_tokens: Annotated[
         int | None, typer.Option(min=0, help="Decode FLOPs are after so many; a full context if not given.")
     ] = None,

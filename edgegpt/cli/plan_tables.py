@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 
 from edgegpt.cli.output import table
@@ -42,8 +43,8 @@ def plan_tables(
     yield f"{found.kept:,} of {found.seen:,} models of {few} to {many} M parameters keep it.\n"
     yield _models("The strongest", found.best, timed)
     yield (
-        "Model is layers x width, M the parameters in millions, MB the file with what its export adds"
-        + (", first and token medians in ms, RSS in MB.\n" if timed else ".\n")
+        "Model is layers x width, ctx the context, M the parameters in millions, MB the file with what its "
+        "export adds" + (", first and token medians in ms, RSS in MB.\n" if timed else ".\n")
     )
     front = _thinned(found.front)
     part = f", {len(front)} of {len(found.front)}" if len(front) < len(found.front) else ""
@@ -156,9 +157,12 @@ def _models(title: str, models: "Sequence[Rated]", timed: bool) -> RenderableTyp
             row += [f"{found['ttft_ms.p50']:.1f}", f"{found['token_ms.p50']:.2f}"]
             row += [f"{found['peak_rss_mb']:.0f}"]
         rows.append([*row, f"{rated.loss:.3f}"])
-    columns = ["model", "heads", "vocab", "context", "bits", "M", "MB"]
+    columns = ["model", "heads", "vocab", "ctx", "bits", "M", "MB"]
     columns += ["first", "token", "RSS"] if timed else []
-    return table(title, [*columns, "rank"], rows)
+    result = table(title, [*columns, "rank"], rows)
+    result.box, result.show_edge, result.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)  # fits into 80 columns
+    result.columns[0].no_wrap = True
+    return result
 
 
 def _finalists(planned: Plan, measured: "Sequence[Finalist]") -> RenderableType:
@@ -171,8 +175,7 @@ def _finalists(planned: Plan, measured: "Sequence[Finalist]") -> RenderableType:
                 predicted, found = finalist.rated.figures[name], finalist.measured[name]
                 verdict = "kept" if found <= limit else "broken" if name in broken else "noise"
                 rows.append([f"{i + 1}: {name}", f"{limit:.4g}", f"{predicted:.4g}", f"{found:.4g}", verdict])
-    return table(
-        "Finalists, random weights, on this machine",
-        ["limit", "allowed", "predicted", "measured", ""],
-        rows,
-    )
+    columns = ["limit", "allowed", "predicted", "measured", ""]
+    result = table("Finalists, random weights, on this machine", columns, rows)
+    result.columns[0].no_wrap = True
+    return result

@@ -65,15 +65,15 @@ def predict(
     config: ModelConfig,
     path: Path,
     precision: str | None,
-    prompt_tokens: int,
+    prompt_tokens: int | None,
     cached_tokens: int | None,
     capacity: int | None,
 ) -> Predicted:
     """Predict one precision or all.
 
     Raises:
-        ConfigError: the target file is not valid, the precision is none of ours, or cached_tokens leaves no
-            room for a token.
+        ConfigError: the target file is not valid, the precision is none of ours, or prompt_tokens or
+            cached_tokens leaves no room for a token.
     """
     if precision is not None and precision not in PRECISIONS:
         raise ConfigError(
