@@ -38,9 +38,10 @@ def check_memory(path: Path, board: Board | None, *, here: bool = True) -> None:
     if board is not None and board.memory_mb is not None and need > 1e6 * board.memory_mb.value:
         way_out = "export it at a lower precision, or choose a smaller model"
         if need < 2 * RUNTIME_BYTES:
+            smaller = "a smaller model or " if 1e6 * board.memory_mb.value > RUNTIME_BYTES else ""
             way_out = (
                 f"{RUNTIME_BYTES / 1e6:,.0f} MB of that are the runtime's, whatever the model; look whether "
-                "board.memory_mb is right, or choose a board with more memory"
+                f"board.memory_mb is right, or choose {smaller}a board with more memory"
             )
         raise MeasureError(
             f"{path} needs at least {need / 1e6:,.0f} MB (runtime, weights, cache) and the board "
