@@ -6,6 +6,7 @@ import pytest
 import torch
 import workers
 from hypothesis import settings
+from made_report import NAME
 
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config import ModelConfig
@@ -70,6 +71,22 @@ def tiny_checkpoint(
     folder = tmp_path_factory.mktemp("tiny")
     save_checkpoint(folder, tiny_gpt, tiny_tokenizer)
     return folder
+
+
+@pytest.fixture(scope="session")
+def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """The tiny checkpoint, exported under an odd name."""
+    out = tmp_path_factory.mktemp("file") / NAME
+    export_checkpoint(tiny_checkpoint, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def few_bits(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """The tiny checkpoint, exported at 8 bits."""
+    out = tmp_path_factory.mktemp("few_bits") / "int8.onnx"
+    export_checkpoint(tiny_checkpoint, out, precision="int8")
+    return out
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from made_figures import MACHINE
-from made_report import made_bench
 
 from edgegpt import check as check_module
-from edgegpt import contract, memory_need, ort_session
+from edgegpt import memory_need, ort_session
 from edgegpt.budget import Budget
 from edgegpt.check import Check, check, check_json
 from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
@@ -25,10 +24,7 @@ from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import machine
 from edgegpt.measure.plan import STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
-from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
-from edgegpt.onnx_metadata import metadata_entry
 from edgegpt.profiling.profile import profile
-from edgegpt.report import gather as gather_module
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.row_text import remarks
 from edgegpt.verdict import Estimate, Verdict, rows
@@ -290,26 +286,6 @@ def test_a_process_that_lost_its_core_is_measured_again_and_the_least_disturbed_
     assert loads_of([50.0] * 6 + [40.0] * 6) == (12, (6.0, 11.0))
 
 
-# Memory, before anything is loaded
-
-
-def test_a_model_too_large_for_the_board_is_found_before_it_is_loaded(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError("the file was read")
-
-    monkeypatch.setattr(check_module, "count_artifact", never)
-    monkeypatch.setattr(check_module, "measure_process", never)
-    board = "{description: a wristwatch, memory_mb: {value: 32, basis: published, source: its box}}"
-    with pytest.raises(MeasureError, match=r"needs at least 40 MB .* \(a wristwatch\) has 32 MB; 40 MB of"):
-        check(file, budget(tmp_path, f"name: small\nload_ms: 1\nboard: {board}"))
-    monkeypatch.setattr(memory_need, "RUNTIME_BYTES", 0)
-    board = board.replace("32", "1e-6")
-    with pytest.raises(MeasureError, match="export it at a lower precision"):
-        check(file, budget(tmp_path, f"name: small\nload_ms: 1\nboard: {board}"))
-
-
 def test_the_measured_peak_is_held_to_the_boards_memory(
     file: Path, tmp_path: Path, figures: ProcessFigures, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -328,40 +304,6 @@ def test_the_measured_peak_is_held_to_the_boards_memory(
     assert [(row.name, row.limit, row.of_board) for row in given.rows] == [("peak_rss_mb", 50, False)]
     counted = check(file, budget(tmp_path, f"name: small\nparameters: 1e6\n{board}"))
     assert (counted.processes, [row.name for row in counted.rows]) == (0, ["parameters"])
-
-
-def test_a_model_too_large_for_what_is_free_here_is_found_too(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: 10_000_000)
-    with pytest.raises(MeasureError, match="this machine has 10 MB free"):
-        check_memory(file, None)
-    monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: None)
-    check_memory(file, None)  # a system that does not tell is not guessed at
-
-
-def test_weights_beside_what_a_link_leads_to_count_and_those_beside_the_link_first(
-    file: Path, tmp_path: Path
-) -> None:
-    """As where the file is opened."""
-    store = tmp_path / "store"
-    store.mkdir()
-    real, link = store / "tiny.onnx", tmp_path / "tiny.onnx"
-    entry = metadata_entry(contract.META_DATA_FILE, "tiny.onnx.data")
-    real.write_bytes(file.read_bytes() + entry)
-    link.symlink_to(real)
-    inside = real.stat().st_size + RUNTIME_BYTES + 2 * 2 * 48 * 32 * 4
-    assert least_bytes(link) is None  # whoever opens it says that its weights are missing
-    (store / "tiny.onnx.data").write_bytes(bytes(1000))
-    assert least_bytes(link) == inside + 1000
-    (tmp_path / "tiny.onnx.data").write_bytes(bytes(50))
-    assert least_bytes(link) == inside + 50
-
-
-def test_the_least_memory_is_the_runtime_the_file_and_one_cache(file: Path) -> None:
-    cache = 2 * 2 * 48 * 32 * 4  # keys and values of 2 layers, 48 positions, 32 wide, float32
-    assert least_bytes(file) == RUNTIME_BYTES + file.stat().st_size + cache
-    assert least_bytes(file.with_name("none.onnx")) is None
 
 
 # The command
@@ -442,21 +384,3 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(
     assert "from 1 to 47 for" in refused(capsys, str(file), "--budget", good)
     examples = str(budget_file(tmp_path, "name: x\naccuracy: {path: none.jsonl, minimum: 1}\n"))
     assert "none.jsonl cannot be read" in refused(capsys, str(file), "--budget", examples)
-
-
-def test_a_reports_own_work_is_no_load(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bench and check judge the load average of the moment before the report began."""
-    befores: list[Any] = []
-    options: list[Any] = []
-
-    def remembered(result: Any) -> Any:
-        return lambda *_, before, **more: (
-            befores.append(before) or options.append(more.get("option")) or result
-        )
-
-    monkeypatch.setattr(gather_module, "machine", lambda: MACHINE)
-    monkeypatch.setattr(gather_module, "bench", remembered(made_bench(file)))
-    monkeypatch.setattr(gather_module, "check", remembered(None))
-    gather_module.gather(file, tmp_path / "x.html", budget=budget_file(tmp_path, "name: x\nload_ms: 1\n"))
-    assert befores == [MACHINE, MACHINE]
-    assert options == [None, CHECK_OPTION]

@@ -3,15 +3,12 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from edgegpt.__main__ import run
 from edgegpt.cli.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -287,74 +284,6 @@ def test_a_command_without_arguments_says_what_is_missing(capsys: Capture) -> No
     assert "Usage: edgegpt" in capsys.readouterr().out
 
 
-# Ctrl-C: one line, and nothing is left behind
-
-
-@pytest.mark.parametrize(
-    ("arguments", "work"),
-    [
-        ("bench FILE", "edgegpt.measure.bench.bench"),
-        ("check FILE --budget BUDGET", "edgegpt.check.check"),
-        ("eval FILE DATA", "edgegpt.evaluation.evaluate"),
-        ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),
-        ("generate FILE hello", "edgegpt.generator.load"),
-        ("profile --out OUT/x.yaml", "edgegpt.profiling.profile.profile"),
-        ("tune FILE", "edgegpt.autotune.run.autotune"),
-    ],
-)
-def test_an_interrupted_command_says_so_in_one_line_and_leaves_no_file(
-    arguments: str,
-    work: str,
-    tiny_file: str,
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
-    out, data = tmp_path / "out", tmp_path / "data.jsonl"
-    out.mkdir()
-    data.write_text('{"prompt": "a", "completion": "b"}\n')
-    names = {
-        "FILE": tiny_file,
-        "CHECKPOINT": str(tiny_checkpoint),
-        "OUT": str(out),
-        "DATA": str(data),
-        "BUDGET": str(ROOT / "configs" / "budgets" / "ci.yaml"),
-    }
-    for name, value in names.items():
-        arguments = arguments.replace(name, value)
-
-    def ctrl_c(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(work, ctrl_c)
-    capsys.readouterr()
-    assert main(arguments.split()) == 130
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.splitlines()[-1] == "edgegpt: interrupted"
-    assert "Traceback" not in output.err
-    assert list(out.iterdir()) == []
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="elsewhere the child finds out when it next says something"
-)
-def test_a_killed_bench_leaves_no_process(tiny_file: str) -> None:
-    command = [sys.executable, "-m", "edgegpt", "bench", tiny_file, "--seconds", "60"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
-        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
-        while not (child := children.read_text().strip()):
-            assert bench.poll() is None
-            time.sleep(0.01)
-        bench.kill()
-    for _ in range(1000):
-        if not runs(child):
-            return
-        time.sleep(0.01)
-    pytest.fail("the process that measures goes on")
-
-
 def test_a_verdict_is_kept_when_nobody_reads_it(tiny_file: str, tmp_path: Path) -> None:
     (tmp_path / "tight.yaml").write_text("name: tight\nparameters: 10\n")
     check = [sys.executable, "-m", "edgegpt", "check", tiny_file, "--budget", str(tmp_path / "tight.yaml")]
@@ -367,50 +296,3 @@ def test_a_verdict_is_kept_when_nobody_reads_it(tiny_file: str, tmp_path: Path) 
         os.close(writer)
         assert run.returncode == 1
         assert "falls short of the budget" in run.stderr
-
-
-def test_an_interrupted_bench_leaves_no_process(tiny_file: str) -> None:
-    command = [sys.executable, "-m", "edgegpt", "bench", tiny_file, "--seconds", "60"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
-        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
-        while not (child := children.read_text().strip()):
-            assert bench.poll() is None
-            time.sleep(0.01)
-        bench.send_signal(signal.SIGINT)  # to it alone, as a supervisor sends it
-        output = bench.communicate(timeout=60)
-    assert (bench.returncode, *output) == (130, "", "edgegpt: interrupted\n")
-    for _ in range(1000):  # one that had only just begun ends when it finds its job's pipe closed
-        if not runs(child):
-            return
-        time.sleep(0.01)
-    pytest.fail("the process that measures goes on")
-
-
-def runs(process: str) -> bool:
-    """Whether there is such a process, and it has not just been left unburied."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_an_import_that_ctrl_c_breaks_is_called_interrupted(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    def load(*_: object) -> int:
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise ImportError("import numpy failed") from None
-        return 0
-
-    monkeypatch.setattr("edgegpt.cli.main.main", load)
-    monkeypatch.setattr("edgegpt.__main__._interrupted", False)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(SystemExit) as end:
-            run()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert end.value.code == 130
-    assert capsys.readouterr().err == "edgegpt: interrupted\n"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import BUDGET, FIGURES, MACHINE, NAME, made_bench, made_check, made_page, made_report
+from made_report import BUDGET, FIGURES, MACHINE, made_bench, made_check, made_page, made_report
 from page_text import words
 
 from edgegpt.accounting import account
@@ -16,23 +16,8 @@ from edgegpt.report.page import page
 from edgegpt.report.proof import read_evidence, repeat
 from edgegpt.report.weights import read_weights
 from edgegpt.report.words import breakable, fixed, short, size
-from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / NAME
-    export_checkpoint(tiny_checkpoint, out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def few_bits(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / "int8.onnx"
-    export_checkpoint(tiny_checkpoint, out, precision="int8")
-    return out
 
 
 @pytest.fixture(scope="module")

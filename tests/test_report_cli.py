@@ -8,9 +8,11 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from made_report import BUDGET, NAME, made_bench, made_check, made_report
+from made_figures import MACHINE
+from made_report import BUDGET, made_bench, made_check, made_report
 from page_text import words
 from tiny_files import graph, metadata, tiny_file, write_file
 
@@ -19,25 +21,11 @@ from edgegpt.cli.main import main
 from edgegpt.measure.bench import Bench
 from edgegpt.onnx_metadata import file_sha256
 from edgegpt.report import gather as gather_module
+from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.report.document import report_json
 from edgegpt.verdict import Estimate
-from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / NAME
-    export_checkpoint(tiny_checkpoint, out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def few_bits(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / "int8.onnx"
-    export_checkpoint(tiny_checkpoint, out, precision="int8")
-    return out
 
 
 # For machines
@@ -323,3 +311,23 @@ def test_a_page_that_cannot_be_finished_leaves_the_older_one(
     assert "--out cannot write" in refused(capsys, str(file), "--out", str(out))
     assert out.read_text() == "an older page"
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
+
+
+def test_a_reports_own_work_is_no_load(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bench and check judge the load average of the moment before the report began."""
+    path = tmp_path / "budget.yaml"
+    path.write_text("name: x\nload_ms: 1\n")
+    befores: list[Any] = []
+    options: list[Any] = []
+
+    def remembered(result: Any) -> Any:
+        return lambda *_, before, **more: (
+            befores.append(before) or options.append(more.get("option")) or result
+        )
+
+    monkeypatch.setattr(gather_module, "machine", lambda: MACHINE)
+    monkeypatch.setattr(gather_module, "bench", remembered(made_bench(file)))
+    monkeypatch.setattr(gather_module, "check", remembered(None))
+    gather_module.gather(file, tmp_path / "x.html", budget=path)
+    assert befores == [MACHINE, MACHINE]
+    assert options == [None, CHECK_OPTION]

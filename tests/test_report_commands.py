@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import MACHINE, NAME, made_report
+from made_report import MACHINE, made_report
 from made_target import TARGET
 from page_text import Seen
 
@@ -19,13 +19,6 @@ from edgegpt.report.page import page
 from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / NAME
-    export_checkpoint(tiny_checkpoint, out)
-    return out
 
 
 def test_the_commands_are_exact_and_quoted_for_a_shell(file: Path) -> None:

@@ -12,16 +12,8 @@ from made_report import NAME, made_page, made_report
 from page_text import Seen, words
 
 from edgegpt.report.page import page
-from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / NAME
-    export_checkpoint(tiny_checkpoint, out)
-    return out
 
 
 @pytest.fixture(scope="module")

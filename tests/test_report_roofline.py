@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
-from made_report import NAME, around, made_bench, made_report
+from made_report import around, made_bench, made_report
 from made_target import TARGET
 from page_text import words
 
@@ -15,16 +15,8 @@ from edgegpt.report.page import page
 from edgegpt.report.predicted import predict
 from edgegpt.report.roofline import roofline
 from edgegpt.target import TargetMachine
-from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / NAME
-    export_checkpoint(tiny_checkpoint, out)
-    return out
 
 
 # Roofline: n_layer 2, n_embd 32, vocab_size 272. A block has 24 * 32 * 32 multiplications and additions of a

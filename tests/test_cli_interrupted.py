@@ -1,0 +1,114 @@
+"""Commands that are ended: one line for Ctrl-C, and nothing is left behind."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from edgegpt.__main__ import run
+from edgegpt.cli.main import main
+
+BUDGET = Path(__file__).parents[1] / "configs" / "budgets" / "ci.yaml"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "work"),
+    [
+        ("bench FILE", "edgegpt.measure.bench.bench"),
+        ("check FILE --budget BUDGET", "edgegpt.check.check"),
+        ("eval FILE DATA", "edgegpt.evaluation.evaluate"),
+        ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),
+        ("generate FILE hello", "edgegpt.generator.load"),
+        ("profile --out OUT/x.yaml", "edgegpt.profiling.profile.profile"),
+        ("tune FILE", "edgegpt.autotune.run.autotune"),
+    ],
+)
+def test_an_interrupted_command_says_so_in_one_line_and_leaves_no_file(
+    arguments: str,
+    work: str,
+    file: Path,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    out, data = tmp_path / "out", tmp_path / "data.jsonl"
+    out.mkdir()
+    data.write_text('{"prompt": "a", "completion": "b"}\n')
+    names = {
+        "FILE": str(file),
+        "CHECKPOINT": str(tiny_checkpoint),
+        "OUT": str(out),
+        "DATA": str(data),
+        "BUDGET": str(BUDGET),
+    }
+    words = arguments.split()  # before names come in, which hold spaces
+    for name, value in names.items():
+        words = [word.replace(name, value) for word in words]
+
+    def ctrl_c(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work, ctrl_c)
+    capsys.readouterr()
+    assert main(words) == 130
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines()[-1] == "edgegpt: interrupted"
+    assert "Traceback" not in output.err
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_bench_that_is_ended_leaves_no_process(how: signal.Signals, file: Path) -> None:
+    """To it alone, as a supervisor sends it."""
+    command = [sys.executable, "-m", "edgegpt", "bench", str(file), "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+        while not (child := children.read_text().strip()):
+            assert bench.poll() is None
+            time.sleep(0.01)
+        bench.send_signal(how)
+        output = bench.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert (bench.returncode, *output) == (130, "", "edgegpt: interrupted\n")
+    for _ in range(1000):  # one that had only just begun ends when it finds its job's pipe closed
+        if not runs(child):
+            return
+        time.sleep(0.01)
+    pytest.fail("the process that measures goes on")
+
+
+def runs(process: str) -> bool:
+    """Whether there is such a process, and it has not just been left unburied."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_import_that_ctrl_c_breaks_is_called_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def load(*_: object) -> int:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("import numpy failed") from None
+        return 0
+
+    monkeypatch.setattr("edgegpt.cli.main.main", load)
+    monkeypatch.setattr("edgegpt.__main__._interrupted", False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as end:
+            run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "edgegpt: interrupted\n"
