@@ -32,9 +32,13 @@ def try_to_begin(path: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text atomically."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write UTF-8 text atomically; an OSError names `path`, also where a disk is full."""
+    try:
+        with atomic_write(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as e:
+        e.filename = os.fspath(path)
+        raise
 
 
 def _temporary(path: Path) -> Path:

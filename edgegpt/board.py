@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgegpt.quantity import Count, Positive
+from edgegpt.quantity import Count, Positive, Words
 
 _SAME: Final = {"arm64": "aarch64", "AMD64": "x86_64", "ARM64": "aarch64"}  # names on macOS and Windows
 
@@ -32,7 +32,7 @@ class Board(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    description: Annotated[str, Field(min_length=1)] = Field(description="Which board, in words.")
+    description: Words = Field(description="Which board, in words.")
     architecture: Literal["aarch64", "armv7l", "riscv64", "x86_64"] | None = Field(
         None, description="Of its processor, as `uname -m` says."
     )

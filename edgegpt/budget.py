@@ -2,13 +2,13 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Final, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from edgegpt.board import Board
 from edgegpt.mistakes import nearest
-from edgegpt.quantity import AtLeastOne, Count, Positive, Share
+from edgegpt.quantity import AtLeastOne, Count, Positive, Share, Words
 from edgegpt.yaml_file import read_bytes
 from edgegpt.yaml_model import parse_model
 
@@ -67,7 +67,7 @@ class Budget(_Strict):
 
     model_config = ConfigDict(title="edgegpt budget")
 
-    name: Annotated[str, Field(min_length=1)] = Field(description="Of the board or the purpose.")
+    name: Words = Field(description="Of the board or the purpose.")
     parameters: Count | None = Field(None, description="Of the model.")
     artifact_mb: Positive | None = Field(None, description="The .onnx file with its data.")
     kv_cache_mb: Positive | None = Field(None, description="One cache of the whole context.")

@@ -1,8 +1,9 @@
-"""Numbers as people write them in YAML files, whose unit is in the key's name."""
+"""Numbers and names as people write them in YAML files; a number's unit is in the key's name."""
 
+import unicodedata
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 
 def _plain(value: Any) -> Any:
@@ -17,6 +18,14 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _shown(value: str) -> str:
+    if any(unicodedata.category(c) == "Cc" for c in value):  # they steer a terminal
+        raise ValueError(f"must not hold control characters, got {value[:40]!r}")
+    return value
+
+
+# What is shown to people.
+Words = Annotated[str, Field(min_length=1), AfterValidator(_shown)]
 # Above 0 and finite.
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
 _MOST = 1e12  # of what a board is measured to do; sums of products of larger ones would reach infinity

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgegpt.measure.machine import Machine
-from edgegpt.quantity import Cost, Few, Measure
+from edgegpt.quantity import Cost, Few, Measure, Words
 from edgegpt.yaml_model import load_yaml
 
 Bits = Literal[4, 8, 32]
@@ -187,7 +187,7 @@ class Target(_Strict):
 
     model_config = ConfigDict(title="edgegpt target")
 
-    name: Annotated[str, Field(min_length=1)] = Field(description="Of the board.")
+    name: Words = Field(description="Of the board.")
     date: str = Field(description="When it was measured, as 2026-01-31.")
     threads: Few = Field(description="Of onnxruntime, while it was measured.")
     machine: TargetMachine

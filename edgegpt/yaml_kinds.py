@@ -8,19 +8,9 @@ KINDS: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "Budget": (
         "a budget (as in configs/budgets/)",
         frozenset(
-            {
-                *(
-                    "parameters",
-                    "artifact_mb",
-                    "kv_cache_mb",
-                    "peak_rss_mb",
-                    "load_ms",
-                    "ttft_ms",
-                    "token_ms",
-                ),
-                *("jitter", "idle_cpu_percent", "rss_slope_kb_per_1000", "accuracy", "board"),
-            }
-        ),
+            {"parameters", "artifact_mb", "kv_cache_mb", "peak_rss_mb", "load_ms", "ttft_ms", "token_ms"}
+        )
+        | {"jitter", "idle_cpu_percent", "rss_slope_kb_per_1000", "accuracy", "board"},
     ),
     "Target": (
         "a profile of a board (see `edgegpt profile`)",

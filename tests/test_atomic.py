@@ -49,8 +49,9 @@ def test_a_full_disk_keeps_the_old_file_whole(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)  # where a full disk may first show
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as told:
         write_text(tmp_path / "a", "new")
+    assert told.value.filename == str(tmp_path / "a")
     assert (tmp_path / "a").read_text() == "old"
     assert names(tmp_path) == ["a"]
 

@@ -86,6 +86,7 @@ def test_examples_are_found_beside_the_budget_file(tmp_path: Path) -> None:
         ("threads: two", "threads must be a whole number, got 'two'"),
         ("load_ms: soon", "load_ms must be a number, got 'soon'"),
         ("ttft_ms: 20", "ttft_ms must be `key: value` lines, such as {p50: 20}, got 20"),
+        ('board: {description: "a\\eb"}', "board.description: must not hold control characters, got"),
         ("board: Pi 5", "board must be `key: value` lines, such as {description: Pi 5}, got 'Pi 5'"),
         (
             "board: {description: b, memory_mb: 8}",

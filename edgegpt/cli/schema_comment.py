@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-_FOLDERS: Final = (
-    "../schemas",
-    "configs/schemas",
-)  # from a folder of configs, and from the repository's root
+# From a folder of configs, and from the repository's root.
+_FOLDERS: Final = ("../schemas", "configs/schemas")
 
 
 def schema_comment(out: Path, kind: str) -> str:
