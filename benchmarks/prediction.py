@@ -20,13 +20,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import track
-
 from edgegpt.accounting import parameter_count
+from edgegpt.cli.progress import steps
 from edgegpt.config import ModelConfig
 from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import Plan
+from edgegpt.measure.plan import BURST, Plan
 from edgegpt.measure.process import measure_process
 from edgegpt.prediction import Predictor, caveats
 from edgegpt.profiling.profile import profile
@@ -38,7 +36,6 @@ from edgegpt_export.random_file import write_random_file
 Pair = tuple[dict[str, float], dict[str, float]]  # a model's figures, predicted and measured
 
 MEDIAN, WORST = 0.15, 0.35
-BURST = 16
 PROMPTS = (12, 100)
 
 # vocab_size, block_size, n_layer, n_head, n_embd, tied, precision: 0.5 M to 60 M parameters. None has the
@@ -127,7 +124,6 @@ class Model:
             threads=threads,
             prompts=PROMPTS,
             fills=self.fills,
-            burst=BURST,
             seconds=seconds,
             idle_seconds=0.0,
         )
@@ -179,8 +175,12 @@ def main() -> int:
     print(f"{here.cpu}, {threads}, {versions_text(here.versions)}, {date.today()}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         models = [Model.written(Path(folder), model) for model in MODELS]
-        turns = track(range(arguments.sweeps), "sweeps", console=Console(stderr=True))
-        found = figures(models, [list(sweep(models, stored, arguments.seconds)) for _ in turns])
+        sweeps = []
+        with steps() as on_step:
+            for i in range(arguments.sweeps):
+                on_step(f"{i} of {arguments.sweeps} sweeps done")
+                sweeps.append(list(sweep(models, stored, arguments.seconds)))
+        found = figures(models, sweeps)
     print("\n| model | figure | predicted | measured | sweeps | error |\n|---|---|---|---|---|---|")
     for figure in found:
         print(figure.row())

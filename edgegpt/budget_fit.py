@@ -1,12 +1,12 @@
 """What a budget asks for, held against the file before a minute of measuring instead of after it."""
 
-import stat
 from contextlib import suppress
 from pathlib import Path
 
 from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
 from edgegpt.errors import DataError, MeasureError
+from edgegpt.file_kind import is_stream
 from edgegpt.fitting import fitting_pairs
 from edgegpt.pairs import Pair, numbered_pairs, read_text
 from edgegpt.tokenizer import Tokenizer
@@ -34,13 +34,7 @@ def check_fit(budget: Budget, path: Path, config: ModelConfig, tokenizer: Tokeni
     if budget.accuracy is None:
         return []
     data = Path(budget.accuracy.path)
-    _check_plain(data)
-    return fitting_pairs(numbered_pairs(read_text(data), str(data)), str(data), config, tokenizer)
-
-
-def _check_plain(path: Path) -> None:
-    """Opening a pipe waits until somebody writes to it."""
     with suppress(OSError, ValueError):  # whoever reads it says so
-        kind = path.stat().st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-            raise DataError(f"{path} is a pipe or a device, expected a .jsonl file; save it as a file")
+        if is_stream(data):
+            raise DataError(f"{data} is a pipe or a device, expected a .jsonl file; save it as a file")
+    return fitting_pairs(numbered_pairs(read_text(data), str(data)), str(data), config, tokenizer)

@@ -1,13 +1,13 @@
 """Read a YAML file into a mapping."""
 
 import re
-import stat
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from edgegpt.errors import ConfigError
+from edgegpt.file_kind import is_stream
 from edgegpt.mistakes import shown
 from edgegpt.short_cause import short_cause
 
@@ -48,8 +48,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def read_bytes(path: Path) -> bytes:
     """A config as it lies there, or more than any is long; raises ConfigError with the file's name in it."""
     try:
-        kind = path.stat().st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe waits until somebody writes to it
+        if is_stream(path):
             raise ConfigError(f"{path} is a pipe or a device, expected a YAML file; save it as a file")
         with path.open("rb") as file:
             return file.read(4 * _LONGEST + 1)  # a character has at most four bytes

@@ -1,5 +1,6 @@
-"""What the tests share: one tiny model, its tokenizer, and the two as a checkpoint folder."""
+"""What the tests share: one tiny model, its tokenizer, the two as a checkpoint folder, and files of it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from made_report import NAME
 
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config import ModelConfig
+from edgegpt.engine import Engine
+from edgegpt.generator import load
 from edgegpt.model import GPT
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
@@ -73,12 +76,31 @@ def tiny_checkpoint(
     return folder
 
 
+@pytest.fixture
+def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint, outside the folder that is exported to."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty one."""
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
 @pytest.fixture(scope="session")
 def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """The tiny checkpoint, exported under an odd name."""
     out = tmp_path_factory.mktemp("file") / NAME
     export_checkpoint(tiny_checkpoint, out)
     return out
+
+
+@pytest.fixture(scope="module")
+def engine(file: Path) -> Engine:
+    """Of that file."""
+    return load(file).engine
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +24,6 @@ from edgegpt.errors import (
 )
 from edgegpt.onnx_metadata import read_metadata
 from edgegpt_export import build_engine_graph, building, export_checkpoint, verify_file
-
-
-@pytest.fixture
-def checkpoint(tiny_checkpoint, tmp_path) -> Path:
-    """A copy of the tiny checkpoint, outside the folder that is exported to."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-
-
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    (tmp_path / "out").mkdir()
-    return tmp_path / "out"
 
 
 def files(folder: Path) -> dict[str, bytes]:

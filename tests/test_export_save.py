@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import re
-import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,18 +20,6 @@ from edgegpt.errors import (
 from edgegpt.onnx_metadata import read_metadata
 from edgegpt_export import export as exporting
 from edgegpt_export import export_checkpoint, save, verify_file
-
-
-@pytest.fixture
-def checkpoint(tiny_checkpoint, tmp_path) -> Path:
-    """A copy of the tiny checkpoint, outside the folder that is exported to."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-
-
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    (tmp_path / "out").mkdir()
-    return tmp_path / "out"
 
 
 @pytest.fixture

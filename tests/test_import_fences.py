@@ -37,6 +37,7 @@ LAYERS: dict[str, set[str]] = {
         "stop",
         "tuning",
         "yaml_file",
+        "file_kind",
         "yaml_kinds",
         "yaml_model",
     },

@@ -14,7 +14,6 @@ from conftest import TINY
 from test_artifact import NOT_FOR_A_ROBOT
 from tiny_files import tiny_file
 
-import edgegpt
 from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.measure import child, process
@@ -30,16 +29,6 @@ from edgegpt.measure.plan import (
 from edgegpt.measure.process import measure_process
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_file(tmp_path_factory.mktemp("measure"))
-
-
-@pytest.fixture(scope="module")
-def engine(file: Path) -> Engine:
-    return edgegpt.load(file).engine
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_files import tiny_file
 
-import edgegpt
 from edgegpt.engine import Engine
 from edgegpt.kv_cache import KVCache
 from edgegpt.measure.leak import steady_slope
@@ -22,16 +20,6 @@ from edgegpt.measure.rounds import Rounds
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_file(tmp_path_factory.mktemp("measure"))
-
-
-@pytest.fixture(scope="module")
-def engine(file: Path) -> Engine:
-    return edgegpt.load(file).engine
 
 
 # An engine in this process

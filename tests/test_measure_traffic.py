@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_files import graph, metadata, tiny_file, write_file
+from tiny_files import graph, metadata, write_file
 
 from edgegpt import contract
 from edgegpt.config import ModelConfig
@@ -12,11 +12,6 @@ from edgegpt.errors import ArtifactError
 from edgegpt.measure.file import read_file
 from edgegpt.measure.traffic import weight_bytes_per_token
 from edgegpt.precision import recipe
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_file(tmp_path_factory.mktemp("measure"))
 
 
 def test_a_token_reads_all_weights_but_the_other_positions() -> None:

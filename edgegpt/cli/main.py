@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 a check fell short, 2 bad input, 130 interrupted by Ctrl-C.
 """
 
-import os
 import sys
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from edgegpt.cli.eval import eval_
 from edgegpt.cli.export import export
 from edgegpt.cli.generate import generate
 from edgegpt.cli.info import info
+from edgegpt.cli.output import stdout
 from edgegpt.cli.params import params
 from edgegpt.cli.plan import plan
 from edgegpt.cli.profile import profile
@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if isinstance(e, VerificationError | BudgetError) else 2
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # the reader of our output has gone; rich then exits
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # the reader of our output has gone; rich's stderr then exits
+        stdout.on_broken_pipe()
         return 0
     except UnicodeEncodeError as e:
         character, encoding = e.object[e.start], e.encoding

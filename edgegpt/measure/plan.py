@@ -8,6 +8,7 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.memory import Memory
 
+BURST: Final = 16  # tokens that are timed in a row, as an answer has them
 MIN_ROUNDS: Final = 3
 MOST_TIMES: Final = 10  # the measuring time, until there are as many samples as the plan asks for
 STEADY_REQUESTS: Final = 1000  # enough for an allocator to have made the room that it needs
@@ -49,7 +50,7 @@ class Plan:
     prompts: tuple[int, ...] | None = None
     fills: tuple[int, ...] | None = None
     repeats: int = 1
-    burst: int = 16
+    burst: int = BURST
     seconds: float = 3.0
     first_samples: int = 0
     token_samples: int = 0

@@ -13,6 +13,7 @@ from edgegpt.artifact import open_artifact
 from edgegpt.config import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.kv_cache import KVCache
+from edgegpt.measure.plan import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.op_costs import OpCosts, Work
 from edgegpt.precision import PRECISIONS, recipe
@@ -28,7 +29,6 @@ _VOCAB_SIZE: Final = 512
 _CONTEXT: Final = 256
 _PROMPTS: Final = (1, 8, 24, 64)  # one piece each
 _FILLS: Final = (16, 224)
-_BURST: Final = 16
 _QUANTILE: Final = 0.2  # near the median where it is quiet, and still undisturbed where it is not
 _MIN_ROUNDS: Final = 4
 _VOCABULARIES: Final = (512, 4096, 32768)
@@ -87,12 +87,12 @@ class _Timed:
         self._cache.rewind(0)
         self._engine.prefill(self._cache, self._ids[: max(_FILLS)])
         for n in sorted(self._token, reverse=True):
-            self._token[n] += token_ms(self._engine, self._cache, self._ids[:n], _BURST)
+            self._token[n] += token_ms(self._engine, self._cache, self._ids[:n], BURST)
 
     def steps(self, ops: OpCosts) -> Iterator[_Point]:
         """What was measured of single tokens."""
         for n, samples in self._token.items():
-            yield self._point(samples, ops.call_us(self._work, 1, n + _BURST // 2))
+            yield self._point(samples, ops.call_us(self._work, 1, n + BURST // 2))
 
     def chunks(self, ops: OpCosts) -> Iterator[_Point]:
         """What was measured of prompts."""

@@ -8,13 +8,13 @@ from typing import Final, TypeVar
 import numpy as np
 
 from edgegpt.measure.bandwidth import beyond_cache_bytes
+from edgegpt.measure.plan import BURST
 
 Key = TypeVar("Key")
 
 _MIN_ROUNDS: Final = 4
 _CALLS: Final = 3  # of one kind in a round, after one that brings its weights near
 _MIN_BURSTS: Final = 3
-_BURST: Final = 16  # calls, as many as edgegpt.measure times in a row
 _BURST_CALLS: Final = 3  # at least, where a call is slow
 _BURST_SECONDS: Final = 0.2  # after which a slow call's burst ends
 _US: Final = 1e6
@@ -65,7 +65,7 @@ def burst_us(run: Callable[[], None], sweep: Callable[[], object], seconds: floa
 
 def _burst(run: Callable[[], None]) -> Iterator[float]:
     end = perf_counter() + _BURST_SECONDS
-    for i in range(_BURST):
+    for i in range(BURST):
         if i >= _BURST_CALLS and perf_counter() > end:
             break
         yield _timed(run)
