@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        value: Any = version("edgegpt")
+        value: Any = version("edgegpt-robot")
     elif name in _HOME:
         from importlib import import_module
 

@@ -311,7 +311,7 @@ def test_every_requirement_is_a_lower_bound_only() -> None:
         *(line for extra in project["optional-dependencies"].values() for line in extra),
     ]
     for line in lines:
-        if not line.startswith("edgegpt["):
+        if not line.startswith("edgegpt-robot["):
             assert ">=" in line, line
             assert not any(sign in line for sign in ("<", "==", "~", "!", ",")), line
 

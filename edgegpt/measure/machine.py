@@ -100,7 +100,7 @@ def _package_versions() -> dict[str, str]:
 
 def _package_version(name: str) -> str:
     try:
-        return version(name)
+        return version("edgegpt-robot" if name == "edgegpt" else name)
     except PackageNotFoundError:
         if name == "edgegpt":  # run from a folder that is not installed
             return "unknown"
