@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import workers
+from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest finds here)
+    default_signals_in_children,
+    pytest_collection_modifyitems,
+    pytest_configure,
+)
 from hypothesis import settings
 from made_report import NAME
 
@@ -34,10 +38,6 @@ CORPUS = [
     'say "hello there" and wait 5 seconds',
     "naïve café 😀 漢字 — e\u0301",
 ]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    workers.share(config)
 
 
 def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import workers
+from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest finds here)
+    default_signals_in_children,
+    pytest_collection_modifyitems,
+    pytest_configure,
+)
 
 if TYPE_CHECKING:
     from edgegpt_ros.client import GeneratorClient
@@ -24,10 +28,6 @@ elif find_spec("edgegpt_msgs") is None:
     raise pytest.UsageError(
         "edgegpt_msgs is not on the path; run these as `ros2_ws/run -- pytest tests/ros`, after `make ros`"
     )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    workers.share(config)
 
 
 @pytest.fixture
