@@ -72,7 +72,7 @@ LAYERS: dict[str, set[str]] = {
         "target",
         "verdict",
     },
-    "edges": {"cli", "pytest_held", "pytest_items", "pytest_plugin", "schemas"},
+    "edges": {"cli", "pytest_held", "pytest_items", "pytest_plugin"},
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
 

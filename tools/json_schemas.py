@@ -1,6 +1,6 @@
-"""Write the JSON Schemas by which an editor checks and completes our YAML files.
+"""Write the JSON Schemas with which an editor checks and completes our YAML files.
 
-Run `python -m edgegpt.schemas` in the repository after a change to a config class.
+Run `.venv/bin/python tools/json_schemas.py` after a change to a config class.
 """
 
 import json
@@ -14,11 +14,11 @@ from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
 from edgegpt.target import Target
 
-FOLDER: Final = Path("configs/schemas")
+FOLDER: Final = Path(__file__).parents[1] / "configs" / "schemas"
 
 
 def schemas() -> dict[str, str]:
-    """File name and text of every JSON Schema."""
+    """Return file name and text of every JSON Schema."""
     from edgegpt.training.run_config import RunConfig
 
     classes: dict[str, type] = {
