@@ -1,4 +1,4 @@
-"""The last act of the demo: the node, an instruction through the topic and some through the action.
+"""The end of the demo: the node, one instruction through the topic and some through the action.
 
 ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx
 """
@@ -15,10 +15,9 @@ from pathlib import Path
 
 import rclpy
 from edgegpt_msgs.msg import ErrorCode
-from edgegpt_ros.client import Answer, GeneratorClient, RefusedError
+from edgegpt_ros.client import GeneratorClient, RefusedError
 from rclpy.node import Node
 from rich.console import Console
-from rich.table import Table
 from std_msgs.msg import String
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +25,6 @@ FILE = ROOT / "runs" / "demo" / "rover.onnx"
 GENERATOR = ROOT / "ros2_ws" / "install" / "edgegpt_ros" / "lib" / "edgegpt_ros" / "generator"
 SPOKEN = "drive forward two metres"
 INSTRUCTIONS = [
-    "turn left 90 degrees and then go 50 cm forward",
     "go to the kitchen, then pick up the red cup",
     "back up six feet and follow me",
 ]
@@ -74,20 +72,24 @@ def say(node: Node, text: str) -> tuple[str, float]:
     return heard[0], (time.perf_counter() - began) * 1000
 
 
-def watch(client: GeneratorClient, text: str) -> tuple[Answer, int, float, float]:
-    """Send a goal and print the answer while it grows: answer, pieces, first and whole milliseconds."""
+def watch(client: GeneratorClient, text: str) -> None:
+    """Send a goal, print the answer while it grows, and how long it took."""
     console.print(f"[bold]generate[/bold] <- {text}\n[bold]tokens[/bold]   -> ", end="")
     began = time.perf_counter()
-    first, pieces = 0.0, 0
+    first, chunks = 0.0, 0
     pending = client.start(text)
-    for piece in pending:
+    for chunk in pending:
         first = first or (time.perf_counter() - began) * 1000
-        pieces += 1
-        console.print(piece, end="", markup=False)
+        chunks += 1
+        console.print(chunk, end="", style="green", markup=False, soft_wrap=True)
         console.file.flush()
-    answer = pending.result(SECONDS)
-    console.print()
-    return answer, pieces, first, (time.perf_counter() - began) * 1000
+    in_node = pending.result(SECONDS).timing.total_ms
+    whole = (time.perf_counter() - began) * 1000
+    console.print(
+        f"\n            {chunks} chunks, first after {first:.1f} ms, all after {whole:.1f} ms "
+        f"({in_node:.1f} in the node)",
+        style="dim",
+    )
 
 
 def wait_until_active(client: GeneratorClient) -> None:
@@ -107,28 +109,21 @@ def wait_until_active(client: GeneratorClient) -> None:
 
 
 def act(file: Path) -> None:
-    """Ask a running node, and show what it took."""
+    """Send instructions to a running node and print its answers."""
     rclpy.init()
     node = Node("demo")
-    table = Table(title="From one process to the other and back, one engine thread", title_justify="left")
-    table.add_column("instruction", ratio=1)
-    for name in ("chunks", "first ms", "whole ms", "in the node ms"):
-        table.add_column(name, justify="right")
     with GeneratorClient(node) as client:
         if not client.wait_for_server(SECONDS):
             sys.exit(f"the node did not come up with {file}")
         wait_until_active(client)
         text, taken = say(node, SPOKEN)
-        console.print(f"[bold]prompt[/bold]   <- {SPOKEN}\n[bold]response[/bold] -> ", end="")
-        console.print(text, markup=False)
-        table.add_row(f"{SPOKEN} (topic)", "", "", f"{taken:.1f}", "")
+        console.print(f"[bold]prompt[/bold]   <- {SPOKEN}  [dim]({taken:.1f} ms)[/dim]")
+        console.print("[bold]response[/bold] -> ", end="")
+        console.print(text, style="green", markup=False, soft_wrap=True)
         for instruction in INSTRUCTIONS:
-            answer, pieces, first, whole = watch(client, instruction)
-            own = answer.timing.total_ms
-            table.add_row(instruction, str(pieces), f"{first:.1f}", f"{whole:.1f}", f"{own:.1f}")
+            watch(client, instruction)
     node.destroy_node()
     rclpy.shutdown()
-    console.print(table)
 
 
 def show(file: Path, domain: int) -> int:
