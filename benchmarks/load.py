@@ -58,7 +58,7 @@ def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
 
     from edgegpt.accounting import parameter_shapes
     from edgegpt.config import ModelConfig
-    from edgegpt.precision import recipe
+    from edgegpt.quantization import recipe
     from edgegpt_export.graph import build_engine_graph
 
     root = Path(__file__).parent.parent

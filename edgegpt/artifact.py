@@ -14,7 +14,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
 from edgegpt.onnx_metadata import beside_its_data, file_sha256, metadata_entry, read_metadata
-from edgegpt.precision import AUTO, PRECISIONS
+from edgegpt.quantization import AUTO, PRECISIONS
 from edgegpt.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer

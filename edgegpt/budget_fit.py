@@ -6,9 +6,9 @@ from pathlib import Path
 from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
 from edgegpt.errors import DataError, MeasureError
+from edgegpt.examples import Pair, numbered_pairs, read_text
 from edgegpt.file_kind import is_stream
 from edgegpt.fitting import fitting_pairs
-from edgegpt.pairs import Pair, numbered_pairs, read_text
 from edgegpt.tokenizer import Tokenizer
 
 

@@ -22,13 +22,13 @@ from edgegpt.check_plan import (
 from edgegpt.errors import MeasureError
 from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.evaluation import evaluate
+from edgegpt.examples import Pair
 from edgegpt.generator import load
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import check_threads, measure_process
 from edgegpt.memory_need import check_memory
-from edgegpt.pairs import Pair
 from edgegpt.verdict import Estimate, Row, Verdict, rows
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core

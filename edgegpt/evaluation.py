@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from edgegpt.errors import DataError, PromptError
+from edgegpt.examples import Pair
 from edgegpt.generator import TextGenerator
-from edgegpt.pairs import Pair
 
 
 @dataclass(frozen=True)

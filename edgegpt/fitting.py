@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from edgegpt.config import ModelConfig
 from edgegpt.errors import DataError
-from edgegpt.pairs import Pair
+from edgegpt.examples import Pair
 from edgegpt.tokenizer import Tokenizer
 
 

@@ -23,10 +23,10 @@ from typing import Final, TypeVar
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config import ModelConfig
 from edgegpt.interpolation import Curve, between
-from edgegpt.measure.traffic import weight_bytes_per_token
 from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
-from edgegpt.precision import Recipe
+from edgegpt.quantization import Recipe
 from edgegpt.target import Attention, CacheStreaming, Line, Nodes, Product, Streaming
+from edgegpt.traffic import weight_bytes_per_token
 
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows that are wanted

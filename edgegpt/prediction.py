@@ -19,7 +19,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
 from edgegpt.op_costs import OpCosts, Work
-from edgegpt.precision import recipe, weight_bytes
+from edgegpt.quantization import recipe, weight_bytes
 from edgegpt.target import PerMb, Target, TargetMachine
 
 # Bytes of an engine file besides its weights, rather too many than too few: config and digests, the proof

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.cli.extras import needs
 from edgegpt.engine import Engine
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
+from edgegpt.extras import needs
 from edgegpt.file_checks import (
     causality,
     differing_tokens,

@@ -9,9 +9,9 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from edgegpt.atomic import write_text
 from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
+from edgegpt.files import write_text
 from edgegpt.target import Target
 
 FOLDER: Final = Path("configs/schemas")

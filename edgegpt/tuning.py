@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.cores import allowed_cpus, available_cores, cgroup_quota, cpu_name
 from edgegpt.errors import EngineError, MeasureError
 from edgegpt.short_cause import short_cause
+from edgegpt.system import allowed_cpus, available_cores, cgroup_quota, cpu_name
 
 # A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a
 # piece needs in memory stays small.
@@ -148,7 +148,7 @@ def keep(file_sha256: str, tuning: Tuning) -> Path:
     Raises:
         MeasureError: there is no cache folder, or it cannot be written.
     """
-    from edgegpt.atomic import write_text
+    from edgegpt.files import write_text
 
     folder, machine = make_folder(file_sha256), fingerprint()
     kept = {"file_sha256": file_sha256, "machine": _plain(machine), "tuning": asdict(tuning)}

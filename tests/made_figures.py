@@ -2,8 +2,8 @@
 
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.memory import Memory
 from edgegpt.measure.plan import ProcessFigures
+from edgegpt.memory import Memory
 
 MACHINE = Machine(
     cpu="Hand CPU",

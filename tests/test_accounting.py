@@ -21,7 +21,7 @@ from edgegpt.accounting import (
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.model import GPT
-from edgegpt.precision import PRECISIONS, recipe, weight_bytes
+from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt.tuning import PREFILL_CHUNK
 
 MODELS = Path(__file__).parent.parent / "configs" / "models"

@@ -9,13 +9,13 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from edgegpt.cores import control_groups
-from edgegpt.measure import free_memory
+from edgegpt import free_memory
+from edgegpt.free_memory import group_free_bytes
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
-from edgegpt.measure.free_memory import group_free_bytes
 from edgegpt.measure.machine import available_memory_bytes, cgroup_quota, machine
-from edgegpt.measure.memory import memory, peak_rss_bytes
+from edgegpt.memory import memory, peak_rss_bytes
 from edgegpt.profiling.products import largest_working_set_mb
+from edgegpt.system import control_groups
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 

@@ -10,8 +10,8 @@ from edgegpt import contract
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.file import read_file
-from edgegpt.measure.traffic import weight_bytes_per_token
-from edgegpt.precision import recipe
+from edgegpt.quantization import recipe
+from edgegpt.traffic import weight_bytes_per_token
 
 
 def test_a_token_reads_all_weights_but_the_other_positions() -> None:

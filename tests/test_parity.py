@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgegpt.accounting import parameter_shapes
 from edgegpt.config import ModelConfig
-from edgegpt.precision import recipe
+from edgegpt.quantization import recipe
 from edgegpt_export import build_engine_graph
 from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes
 from edgegpt_export.runner import GrowingCache, SharedCache

@@ -17,7 +17,7 @@ from edgegpt.artifact import open_artifact
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.packing import FLOAT
-from edgegpt.precision import matrices, recipe
+from edgegpt.quantization import matrices, recipe
 from edgegpt.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.cache_scales import cache_scales

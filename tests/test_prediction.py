@@ -16,8 +16,8 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.interpolation import Curve, between
 from edgegpt.op_costs import Work
-from edgegpt.precision import PRECISIONS, recipe, weight_bytes
 from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
 from edgegpt_export.random_file import write_random_file
 

@@ -16,11 +16,9 @@ from made_target import TARGET
 import edgegpt
 from edgegpt.cli.main import main
 from edgegpt.config import ModelConfig
-from edgegpt.measure.waiting import Moment
 from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.packing import block_size
-from edgegpt.precision import PRECISIONS
 from edgegpt.profiling import clock
 from edgegpt.profiling import profile as profile_module
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
@@ -31,6 +29,8 @@ from edgegpt.profiling.fit import fit
 from edgegpt.profiling.nodes import measure_nodes
 from edgegpt.profiling.products import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt.profiling.profile import second_thread_us
+from edgegpt.quantization import PRECISIONS
+from edgegpt.waiting import Moment
 from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file
 

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 import edgegpt
 from edgegpt.evaluation import evaluate
-from edgegpt.pairs import read_jsonl
+from edgegpt.examples import read_jsonl
 from edgegpt.training.loop import STATE
 from edgegpt.training.robot_commands import generate
 from edgegpt.training.run_config import RunConfig

@@ -6,10 +6,10 @@ import pytest
 import yaml
 from made_target import TARGET
 
-from edgegpt.cores import cpu_name
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
 from edgegpt.prediction import caveats, is_here
+from edgegpt.system import cpu_name
 from edgegpt.target import Target, TargetMachine
 
 WRONG_BLOCK = [row.model_dump() for row in TARGET.products]

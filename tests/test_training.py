@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edgegpt.checkpoint import load_checkpoint
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError, DataError, TrainingError
-from edgegpt.pairs import Pair, parse_jsonl
+from edgegpt.examples import Pair, parse_jsonl
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_examples
 from edgegpt.training.loop import STATE, Progress, learning_rate, train

@@ -18,10 +18,10 @@ from edgegpt.engine import Engine
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.job import Progress, do
-from edgegpt.measure.memory import memory
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.measure.waiting import moment
+from edgegpt.memory import memory
 from edgegpt.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.waiting import moment
 
 PROMPT: Final = 128  # tokens, or as many as fit
 CHUNKS: Final = (16, 32, 64, 128)

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
 from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError
+from edgegpt.extras import needs
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 

@@ -13,7 +13,7 @@ from edgegpt.row_text import threads_text, versions_text
 if TYPE_CHECKING:
     from edgegpt.measure.bench import Bench
     from edgegpt.measure.distribution import Distribution
-    from edgegpt.measure.memory import Memory
+    from edgegpt.memory import Memory
 
 _COLUMNS = ("p50", "95 % of p50", "p90", "p99", "max", "p99/p50")
 

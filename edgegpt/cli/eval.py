@@ -21,8 +21,8 @@ def eval_(
     from rich.progress import track
 
     from edgegpt.evaluation import evaluate
+    from edgegpt.examples import read_jsonl
     from edgegpt.generator import load
-    from edgegpt.pairs import read_jsonl
 
     pairs = read_jsonl(data)
     generator = load(file, threads=threads)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from edgegpt.atomic import try_to_begin
 from edgegpt.cli.file_name import check_name
 from edgegpt.errors import MeasureError
+from edgegpt.files import try_to_begin
 
 
 def out_file(text: str) -> Path:

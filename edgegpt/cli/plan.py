@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.cli.schema_comment import schema_comment
 from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError
+from edgegpt.extras import needs
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def plan(
             f"{proof.shortfall(planned.limits)}; {way_out}"
         )
     if out is not None:
-        from edgegpt.atomic import write_text
+        from edgegpt.files import write_text
         from edgegpt.planner.written import model_yaml
 
         write_text(out, schema_comment(out, "model") + model_yaml(planned, proof.chosen, board))

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from edgegpt.cli.output import table
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.precision import PRECISIONS
 from edgegpt.prediction import Prediction, Predictor, caveats
+from edgegpt.quantization import PRECISIONS
 from edgegpt.row_text import threads_text
 from edgegpt.target import Target
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.extras import needs
 from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.cli.schema_comment import schema_comment
 from edgegpt.errors import MeasureError
+from edgegpt.extras import needs
 from edgegpt.measure.noise import quietness
 from edgegpt.row_text import threads_text
 
@@ -34,7 +34,7 @@ def profile(
     with needs("plan"):
         from edgegpt_export import op_graphs
         from edgegpt_export.random_file import write_random_file
-    from edgegpt.atomic import write_text
+    from edgegpt.files import write_text
     from edgegpt.profiling.profile import profile as measure
 
     with steps() as on_step:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgegpt.cli.extras import needs
 from edgegpt.cli.output import JsonOption, stderr
+from edgegpt.extras import needs
 
 if TYPE_CHECKING:
     from edgegpt.training.loop import Progress

@@ -29,7 +29,6 @@ from edgegpt.errors import MeasureError, PromptError  # noqa: E402
 from edgegpt.measure.distribution import Distribution  # noqa: E402
 from edgegpt.measure.job import Progress, do  # noqa: E402
 from edgegpt.measure.leak import growth  # noqa: E402
-from edgegpt.measure.memory import memory, peak_rss_bytes  # noqa: E402
 from edgegpt.measure.plan import (  # noqa: E402
     Bandwidth,
     Plan,
@@ -39,8 +38,9 @@ from edgegpt.measure.plan import (  # noqa: E402
 )
 from edgegpt.measure.rounds import Rounds  # noqa: E402
 from edgegpt.measure.timing import MS  # noqa: E402
-from edgegpt.measure.waiting import waited_seconds  # noqa: E402
+from edgegpt.memory import memory, peak_rss_bytes  # noqa: E402
 from edgegpt.sampling import SamplingParams, new_rng, sample  # noqa: E402
+from edgegpt.waiting import waited_seconds  # noqa: E402
 
 _PARTS = 50  # samples of what is measured beside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)

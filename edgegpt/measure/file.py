@@ -8,9 +8,9 @@ from edgegpt import contract
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.traffic import weight_bytes_per_token
 from edgegpt.onnx_metadata import beside_its_data, read_metadata
-from edgegpt.precision import Recipe, recipe
+from edgegpt.quantization import Recipe, recipe
+from edgegpt.traffic import weight_bytes_per_token
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgegpt.engine import Engine
-from edgegpt.measure.memory import memory
 from edgegpt.measure.timing import random_ids
+from edgegpt.memory import memory
 from edgegpt.sampling import SamplingParams
 
 _LONGEST_PROMPT: Final = 64

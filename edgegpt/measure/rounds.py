@@ -9,8 +9,8 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure.job import Progress
 from edgegpt.measure.plan import MIN_ROUNDS, MOST_TIMES, Plan
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.measure.waiting import moment
 from edgegpt.reply import percentile
+from edgegpt.waiting import moment
 
 _PROMPTS: Final = (8, 32, 128)
 _FIRST_FILL: Final = 16

@@ -16,10 +16,10 @@ from edgegpt.kv_cache import KVCache
 from edgegpt.measure.plan import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.op_costs import OpCosts, Work
-from edgegpt.precision import PRECISIONS, recipe
 from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import WriteFile
+from edgegpt.quantization import PRECISIONS, recipe
 from edgegpt.reply import percentile
 from edgegpt.sampling import SamplingParams, new_rng, sample
 from edgegpt.target import Call, Calls, Line

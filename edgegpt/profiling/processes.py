@@ -13,8 +13,8 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
 from edgegpt.op_costs import Work
-from edgegpt.precision import PRECISIONS, recipe, weight_bytes
 from edgegpt.profiling.graphs import WriteFile
+from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt.target import Load, Memory, PerMb, PerPrecision
 
 _CONTEXT: Final = 64

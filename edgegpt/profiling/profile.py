@@ -12,7 +12,6 @@ from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import check_threads
-from edgegpt.measure.waiting import moment
 from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
@@ -24,6 +23,7 @@ from edgegpt.profiling.nodes import measure_call_us, measure_nodes
 from edgegpt.profiling.processes import measure_processes
 from edgegpt.profiling.products import measure_products, measure_streaming
 from edgegpt.target import Bandwidth, Target, TargetMachine
+from edgegpt.waiting import moment
 
 OnStep = Callable[[str], None]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from edgegpt.atomic import write_text
+from edgegpt.files import write_text
 from edgegpt.measure.bench_json import INSIDE
 from edgegpt.report.charts import charts
 from edgegpt.report.gather import Report

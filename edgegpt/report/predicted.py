@@ -9,8 +9,8 @@ import numpy as np
 from edgegpt.contract import ENGINE
 from edgegpt.measure.bench import Bench
 from edgegpt.op_costs import OpCosts, Work
-from edgegpt.precision import AUTO, matrices
 from edgegpt.prediction import Predictor, caveats, is_here
+from edgegpt.quantization import AUTO, matrices
 from edgegpt.report.facts import Facts
 from edgegpt.report.weights import Weights
 from edgegpt.row_text import threads_text

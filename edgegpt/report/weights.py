@@ -10,7 +10,7 @@ from edgegpt.artifact import Artifact
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
-from edgegpt.precision import AUTO, Recipe, matrices, recipe, weight_bytes
+from edgegpt.quantization import AUTO, Recipe, matrices, recipe, weight_bytes
 
 _OUTSIDE_BLOCKS: Final = {
     "wte": "token embedding",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgegpt.errors import DataError, TrainingError
-from edgegpt.pairs import Pair, read_jsonl, read_text
+from edgegpt.examples import Pair, read_jsonl, read_text
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.run_config import Source
 

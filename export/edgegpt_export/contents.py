@@ -9,8 +9,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from edgegpt.config import ModelConfig
 from edgegpt.contract import PORTABLE
 from edgegpt.packing import FLOAT
-from edgegpt.precision import AUTO, Recipe, recipe
-from edgegpt.precision import weight_bytes as stored_bytes
+from edgegpt.quantization import AUTO, Recipe, recipe
+from edgegpt.quantization import weight_bytes as stored_bytes
 from edgegpt_export.graph import PACKED
 from edgegpt_export.quantisation import Quantisation
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgegpt.checkpoint import Checkpoint
+from edgegpt.examples import Pair, numbered_pairs, read_text
 from edgegpt.fitting import fitting_pairs
-from edgegpt.pairs import Pair, numbered_pairs, read_text
 
 
 @dataclass(frozen=True)

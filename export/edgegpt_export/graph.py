@@ -30,7 +30,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past_names, present_names
 from edgegpt.errors import CheckpointError, ConfigError
 from edgegpt.packing import FLOAT, block_size
-from edgegpt.precision import Recipe, recipe
+from edgegpt.quantization import Recipe, recipe
 from edgegpt_export.quantise import Quantised, quantise
 
 Weights = Mapping[str, NDArray[Any]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from edgegpt.config import ModelConfig
 from edgegpt.errors import EdgeGPTError
 from edgegpt.packing import FLOAT, matrix_bytes
-from edgegpt.precision import Recipe, matrices, weight_bytes
+from edgegpt.quantization import Recipe, matrices, weight_bytes
 from edgegpt_export.sensitivity import Sensitivities
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgegpt.config import ModelConfig
-from edgegpt.precision import Recipe, recipe
+from edgegpt.quantization import Recipe, recipe
 from edgegpt_export.limits import LIMITS, Limits
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from edgegpt import __version__, contract
 from edgegpt.accounting import parameter_shapes
 from edgegpt.config import ModelConfig
-from edgegpt.precision import matrices, recipe
+from edgegpt.quantization import matrices, recipe
 from edgegpt.tokenizer import MIN_VOCAB_SIZE, Tokenizer
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.op_graphs import RandomWeights, random_packed

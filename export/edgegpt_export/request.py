@@ -6,7 +6,7 @@ from pathlib import Path
 from edgegpt.contract import ENGINE, KV_CACHES, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError
 from edgegpt.ort_session import check_file_name
-from edgegpt.precision import AUTO, PRECISIONS
+from edgegpt.quantization import AUTO, PRECISIONS
 
 MB = 1e6
 

@@ -7,7 +7,7 @@ import torch
 
 from edgegpt.model import GPT
 from edgegpt.packing import FLOAT
-from edgegpt.precision import matrices, possible_bits
+from edgegpt.quantization import matrices, possible_bits
 from edgegpt_export.calibration import Sequences
 from edgegpt_export.compare import mean_kl
 from edgegpt_export.graph import Pack

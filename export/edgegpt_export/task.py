@@ -7,9 +7,9 @@ import onnxruntime as ort
 from edgegpt.checkpoint import Checkpoint
 from edgegpt.engine import Engine
 from edgegpt.evaluation import evaluate
+from edgegpt.examples import Pair
 from edgegpt.generator import TextGenerator
 from edgegpt.ort_session import open_session
-from edgegpt.pairs import Pair
 from edgegpt_export.evidence import Check
 from edgegpt_export.examples import Examples
 from edgegpt_export.graph import build_engine_graph

@@ -24,7 +24,7 @@ from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model import GPT
 from edgegpt.packing import BITS
-from edgegpt.precision import Recipe, matrices, recipe
+from edgegpt.quantization import Recipe, matrices, recipe
 from edgegpt_export.compare import compare, max_abs, worst_kl
 from edgegpt_export.contents import (
     expected_weight_bytes,

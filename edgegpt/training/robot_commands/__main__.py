@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from edgegpt.atomic import atomic_write
+from edgegpt.files import atomic_write
 
 from . import SPLITS, generate
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from edgegpt.cores import control_groups, system_text
+from edgegpt.system import control_groups, system_text
 
 _MEMINFO: Final = Path("/proc/meminfo")
 

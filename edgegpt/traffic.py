@@ -2,7 +2,7 @@
 
 from edgegpt.config import ModelConfig
 from edgegpt.packing import matrix_bytes
-from edgegpt.precision import Recipe, matrices, weight_bytes
+from edgegpt.quantization import Recipe, matrices, weight_bytes
 
 
 def weight_bytes_per_token(config: ModelConfig, bits: Recipe) -> int:
