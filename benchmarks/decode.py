@@ -24,7 +24,7 @@ import torch
 import transformers
 from gpt2_twin import gpt2_twin
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.model import GPT
 from edgegpt.ort_session import open_session

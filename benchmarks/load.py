@@ -31,7 +31,7 @@ def resident() -> tuple[float, float]:
 
 def child(path: str) -> None:
     """Open one file and print what it took, as JSON."""
-    from edgegpt.config import ModelConfig
+    from edgegpt.config.model import ModelConfig
     from edgegpt.engine import Engine
     from edgegpt.ort_session import open_session
 
@@ -57,7 +57,7 @@ def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
     import onnxruntime as ort
 
     from edgegpt.accounting import parameter_shapes
-    from edgegpt.config import ModelConfig
+    from edgegpt.config.model import ModelConfig
     from edgegpt.quantization import recipe
     from edgegpt_export.graph import build_engine_graph
 

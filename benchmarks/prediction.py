@@ -22,7 +22,7 @@ from pathlib import Path
 
 from edgegpt.accounting import parameter_count
 from edgegpt.cli.progress import steps
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.measure.machine import machine
 from edgegpt.measure.plan import BURST, Plan
 from edgegpt.measure.process import measure_process

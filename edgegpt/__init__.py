@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
-    from edgegpt.config import ModelConfig
+    from edgegpt.config.model import ModelConfig
     from edgegpt.engine import Engine
     from edgegpt.errors import EdgeGPTError
     from edgegpt.generator import TextGenerator, load

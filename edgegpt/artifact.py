@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgegpt import contract, ort_session, tuning  # before any other module that imports onnxruntime
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
 from edgegpt.graph_check import check_graph
 from edgegpt.onnx_metadata import beside_its_data, file_sha256, metadata_entry, read_metadata

@@ -7,10 +7,10 @@ from typing import Final, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from edgegpt.board import Board
-from edgegpt.mistakes import nearest
-from edgegpt.quantity import AtLeastOne, Count, Positive, Share, Words
-from edgegpt.yaml_file import read_bytes
-from edgegpt.yaml_model import parse_model
+from edgegpt.config.messages import nearest
+from edgegpt.config.quantity import AtLeastOne, Count, Positive, Share, Words
+from edgegpt.config.schema import parse_model
+from edgegpt.config.yaml_reader import read_bytes
 
 _NO_LIMITS: Final = ("name", "threads", "board")
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgegpt.budget import Budget
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import DataError, MeasureError
 from edgegpt.examples import Pair, numbered_pairs, read_text
 from edgegpt.file_kind import is_stream

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from edgegpt.accounting import parameter_shapes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import CheckpointError
 from edgegpt.files import atomic_write
 from edgegpt.model import GPT

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError
 from edgegpt.fair_lock import FairLock
 from edgegpt.kv_cache import KVCache

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import DataError
 from edgegpt.examples import Pair
 from edgegpt.tokenizer import Tokenizer

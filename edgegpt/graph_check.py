@@ -7,7 +7,7 @@ from typing import Any
 import onnxruntime as ort
 
 from edgegpt import contract
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
 
 Shape = tuple[int | None, ...]  # None where every size fits

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.interpolation import Curve, between
 from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
 from edgegpt.quantization import Recipe

@@ -15,7 +15,7 @@ from typing import Final
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.call_costs import CallCosts
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
 from edgegpt.op_costs import OpCosts, Work

@@ -12,9 +12,9 @@ from edgegpt.artifact import file_identity
 from edgegpt.budget import Budget, limit_names
 from edgegpt.check import SECONDS, Check, check, check_seconds
 from edgegpt.check_plan import SecondsOption, board_limits, held_limits
+from edgegpt.config.messages import nearest
 from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.measure.machine import Machine, machine
-from edgegpt.mistakes import nearest
 from edgegpt.own_samples import of_samples
 from edgegpt.row_text import doubt, sentence
 from edgegpt.verdict import Row, Verdict, rows

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from edgegpt.accounting import parameter_shapes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.packing import FLOAT, is_padded, matrix_bytes
 
 Recipe = Mapping[str, int]  # bits by name of the matrix: 4, 8, or 32 for float32

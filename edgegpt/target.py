@@ -11,9 +11,9 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from edgegpt.config.quantity import Cost, Few, Measure, Words
+from edgegpt.config.schema import load_yaml
 from edgegpt.measure.machine import Machine
-from edgegpt.quantity import Cost, Few, Measure, Words
-from edgegpt.yaml_model import load_yaml
 
 Bits = Literal[4, 8, 32]
 

@@ -1,6 +1,6 @@
 """How many bytes of weights a decode step has to read."""
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.packing import matrix_bytes
 from edgegpt.quantization import Recipe, matrices, weight_bytes
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from made_report import NAME
 
 from edgegpt.checkpoint import save_checkpoint
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.generator import load
 from edgegpt.model import GPT

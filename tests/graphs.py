@@ -9,7 +9,7 @@ import onnxruntime as ort
 import torch
 from conftest import random_gpt
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.model import GPT
 from edgegpt_export.graph import build_engine_graph

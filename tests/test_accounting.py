@@ -18,7 +18,7 @@ from edgegpt.accounting import (
     parameter_count,
     parameter_shapes,
 )
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.model import GPT
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes

@@ -8,10 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
+from edgegpt.config.yaml_reader import parse_yaml
 from edgegpt.errors import ConfigError
 from edgegpt.schemas import schemas
-from edgegpt.yaml_file import parse_yaml
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 MODELS = sorted((CONFIGS / "models").glob("*.yaml"))

@@ -8,7 +8,7 @@ from tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
 from edgegpt import contract
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, TokenizerError
 from edgegpt.reply import percentile
 from edgegpt.sampling import SamplingParams

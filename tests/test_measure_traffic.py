@@ -7,7 +7,7 @@ import pytest
 from tiny_files import graph, metadata, write_file
 
 from edgegpt import contract
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.file import read_file
 from edgegpt.quantization import recipe

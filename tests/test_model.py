@@ -13,7 +13,7 @@ from conftest import TINY, random_gpt
 from gpt2_twin import gpt2_twin
 from torch import Tensor
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.model import GPT, CausalSelfAttention
 
 

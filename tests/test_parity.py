@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgegpt.accounting import parameter_shapes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.quantization import recipe
 from edgegpt_export import build_engine_graph
 from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes

@@ -20,7 +20,7 @@ from peer.roster import REFERENCE, ROSTER, Row, version
 from peer.schedule import turns
 from peer.weights import draw_weights
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.model import GPT
 
 NAMES = ["a", "b", "c"]

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from edgegpt.cli import plan_tables
 from edgegpt.cli.main import main
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError
 from edgegpt.measure.machine import machine
 from edgegpt.planner.finalists import Finalist

@@ -14,7 +14,7 @@ from made_target import TARGET
 from planning import SMALL, VALUES, budget, planned
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner.limits import limits_of
 from edgegpt.planner.plan import plan

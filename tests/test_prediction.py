@@ -12,7 +12,7 @@ from made_target import TARGET
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.interpolation import Curve, between
 from edgegpt.op_costs import Work

@@ -15,7 +15,7 @@ from made_target import TARGET
 
 import edgegpt
 from edgegpt.cli.main import main
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.op_costs import OpCosts
 from edgegpt.ort_session import open_session
 from edgegpt.packing import block_size

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgegpt.checkpoint import load_checkpoint
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError, DataError, TrainingError
 from edgegpt.examples import Pair, parse_jsonl
 from edgegpt.tokenizer import Tokenizer

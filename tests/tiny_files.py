@@ -8,7 +8,7 @@ import torch
 from conftest import CORPUS, TINY, random_gpt
 
 from edgegpt import contract
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.model import GPT
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export.graph import build_engine_graph

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from edgegpt.checkpoint import save_checkpoint
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.model import GPT
 from edgegpt.tokenizer import Tokenizer
 from peer.folder import Shape, checkpoint_path, write_shape

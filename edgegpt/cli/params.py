@@ -9,7 +9,7 @@ from rich.table import Table
 
 from edgegpt.accounting import Account, account
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 
 

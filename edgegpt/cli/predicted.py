@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from edgegpt.cli.output import table
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.prediction import Prediction, Predictor, caveats
 from edgegpt.quantization import PRECISIONS

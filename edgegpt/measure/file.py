@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgegpt import contract
 from edgegpt.accounting import parameter_count
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.onnx_metadata import beside_its_data, read_metadata
 from edgegpt.quantization import Recipe, recipe

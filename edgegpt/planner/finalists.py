@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from edgegpt.artifact import open_artifact
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.engine import Engine
 from edgegpt.kv_cache import KVCache
 from edgegpt.measure.plan import BURST

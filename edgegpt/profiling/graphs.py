@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 
 # Writes an engine file of a config with random weights: path, config, precision.
 WriteFile = Callable[[Path, ModelConfig, str], None]

@@ -8,7 +8,7 @@ from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.call_costs import CallCosts
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import measure_process

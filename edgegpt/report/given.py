@@ -4,9 +4,9 @@ import hashlib
 from pathlib import Path
 
 from edgegpt.budget import Budget
+from edgegpt.config.schema import parse_model
+from edgegpt.config.yaml_reader import read_bytes
 from edgegpt.target import Target
-from edgegpt.yaml_file import read_bytes
-from edgegpt.yaml_model import parse_model
 
 
 def read_budget(path: Path) -> tuple[Budget, str]:

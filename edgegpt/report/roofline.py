@@ -8,7 +8,7 @@ itself is a profile's (edgegpt.report.predicted); without one, the fastest promp
 from dataclasses import dataclass
 
 from edgegpt.accounting import account
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.measure.bench import Bench
 from edgegpt.tuning import PREFILL_CHUNK

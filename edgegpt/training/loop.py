@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgegpt.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import TrainingError
 from edgegpt.examples import Pair
 from edgegpt.files import atomic_write

@@ -6,9 +6,9 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from edgegpt.config import ModelConfig, mistakes_in
-from edgegpt.mistakes import listed
-from edgegpt.yaml_model import MISTAKES, load_yaml
+from edgegpt.config.messages import listed
+from edgegpt.config.model import ModelConfig, mistakes_in
+from edgegpt.config.schema import MISTAKES, load_yaml
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

@@ -6,7 +6,7 @@ from typing import Final
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.contract import PORTABLE
 from edgegpt.packing import FLOAT
 from edgegpt.quantization import AUTO, Recipe, recipe

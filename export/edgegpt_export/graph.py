@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from edgegpt.accounting import parameter_shapes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past_names, present_names
 from edgegpt.errors import CheckpointError, ConfigError
 from edgegpt.packing import FLOAT, block_size

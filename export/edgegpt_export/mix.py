@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EdgeGPTError
 from edgegpt.packing import FLOAT, matrix_bytes
 from edgegpt.quantization import Recipe, matrices, weight_bytes

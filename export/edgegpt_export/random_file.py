@@ -12,7 +12,7 @@ import numpy as np
 
 from edgegpt import __version__, contract
 from edgegpt.accounting import parameter_shapes
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.quantization import matrices, recipe
 from edgegpt.tokenizer import MIN_VOCAB_SIZE, Tokenizer
 from edgegpt_export.graph import build_engine_graph

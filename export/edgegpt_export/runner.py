@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import VerificationError
 from edgegpt.short_cause import short_cause

@@ -5,10 +5,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
+from edgegpt.config.messages import nearest
+from edgegpt.config.yaml_reader import read_yaml
 from edgegpt.errors import ConfigError, SamplingError
-from edgegpt.mistakes import nearest
 from edgegpt.sampling import SamplingParams
-from edgegpt.yaml_file import read_yaml
 
 SAMPLING: Final = "sampling.yaml"
 

@@ -19,7 +19,7 @@ import torch
 
 from edgegpt.artifact import Artifact, open_artifact
 from edgegpt.checkpoint import Checkpoint, load_checkpoint
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model import GPT

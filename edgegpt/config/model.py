@@ -11,8 +11,8 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from edgegpt.config.messages import Mistake, listed, missing_key, unknown_key, wrong_value
 from edgegpt.errors import ConfigError
-from edgegpt.mistakes import Mistake, listed, missing_key, unknown_key, wrong_value
 
 # Beyond what any machine holds, so that a slip of the finger is refused before memory is asked for.
 _COUNT: Final = {"ge": 1, "le": 2**24}
@@ -70,7 +70,7 @@ class ModelConfig:
     @classmethod
     def from_yaml(cls, path: str | Path) -> "ModelConfig":
         """Read a config file; raises ConfigError naming file, key and value."""
-        from edgegpt.yaml_file import read_yaml
+        from edgegpt.config.yaml_reader import read_yaml
 
         return _of(read_yaml(Path(path)), str(path))
 
@@ -79,7 +79,7 @@ class ModelConfig:
         """Read a config from YAML or JSON text; `source` names it in errors."""
         data = _json_object(text)
         if data is None:
-            from edgegpt.yaml_file import parse_yaml
+            from edgegpt.config.yaml_reader import parse_yaml
 
             data = parse_yaml(text, source)
         return _of(data, source)
@@ -151,7 +151,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _of(data: Mapping[Any, Any], source: str) -> ModelConfig:
     if found := mistakes_in(data):
-        from edgegpt.yaml_kinds import other_kind  # only who has made a mistake pays for it
+        from edgegpt.config.yaml_kinds import other_kind  # only who has made a mistake pays for it
 
         if other := other_kind(data, ModelConfig.__name__):
             raise ConfigError(f"{source} is {other}")

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import yaml
 
+from edgegpt.config.messages import shown
 from edgegpt.errors import ConfigError
 from edgegpt.file_kind import is_stream
-from edgegpt.mistakes import shown
 from edgegpt.short_cause import short_cause
 
 _LONGEST: Final = 1_000_000  # characters of a text

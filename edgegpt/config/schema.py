@@ -1,6 +1,6 @@
 """Read a YAML file into a pydantic model; what is wrong with it becomes sentences.
 
-Apart from `edgegpt.yaml_file`, because the robot's process loads no pydantic.
+Apart from `edgegpt.config.yaml_reader`, because the robot's process loads no pydantic.
 """
 
 import re
@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar, get_args
 
 import pydantic
 
+from edgegpt.config.messages import Mistake, listed, missing_key, unknown_key, wrong_value
+from edgegpt.config.yaml_kinds import other_kind
+from edgegpt.config.yaml_reader import decode_yaml, read_bytes
 from edgegpt.errors import ConfigError
-from edgegpt.mistakes import Mistake, listed, missing_key, unknown_key, wrong_value
-from edgegpt.yaml_file import decode_yaml, read_bytes
-from edgegpt.yaml_kinds import other_kind
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 

@@ -1,0 +1,1 @@
+"""How a YAML file becomes a checked, frozen value."""
