@@ -25,10 +25,10 @@ import transformers
 from gpt2_twin import gpt2_twin
 
 from edgegpt.config.model import ModelConfig
-from edgegpt.engine import Engine
 from edgegpt.model import GPT
-from edgegpt.ort_session import open_session
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.ort_backend import open_session
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import build_engine_graph
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "models"

@@ -32,8 +32,8 @@ def resident() -> tuple[float, float]:
 def child(path: str) -> None:
     """Open one file and print what it took, as JSON."""
     from edgegpt.config.model import ModelConfig
-    from edgegpt.engine import Engine
-    from edgegpt.ort_session import open_session
+    from edgegpt.runtime.engine import Engine
+    from edgegpt.runtime.ort_backend import open_session
 
     config = ModelConfig.from_yaml(Path(path).parent / "config.yaml")
     before = resident()

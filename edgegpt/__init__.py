@@ -13,11 +13,11 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from edgegpt.config.model import ModelConfig
-    from edgegpt.engine import Engine
     from edgegpt.errors import EdgeGPTError
-    from edgegpt.generator import TextGenerator, load
-    from edgegpt.reply import Reply
-    from edgegpt.sampling import SamplingParams
+    from edgegpt.runtime.engine import Engine
+    from edgegpt.runtime.generator import TextGenerator, load
+    from edgegpt.runtime.reply import Reply
+    from edgegpt.runtime.sampling import SamplingParams
 
     __version__: str
 
@@ -34,12 +34,12 @@ __all__ = [
 
 _HOME = {
     "EdgeGPTError": "edgegpt.errors",
-    "Engine": "edgegpt.engine",
+    "Engine": "edgegpt.runtime.engine",
     "ModelConfig": "edgegpt.config",
-    "Reply": "edgegpt.reply",
-    "SamplingParams": "edgegpt.sampling",
-    "TextGenerator": "edgegpt.generator",
-    "load": "edgegpt.generator",
+    "Reply": "edgegpt.runtime.reply",
+    "SamplingParams": "edgegpt.runtime.sampling",
+    "TextGenerator": "edgegpt.runtime.generator",
+    "load": "edgegpt.runtime.generator",
 }
 
 

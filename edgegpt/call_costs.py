@@ -6,8 +6,8 @@ token is taken off, so that it can be put on again for any vocabulary.
 """
 
 from edgegpt.op_costs import OpCosts, Work
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 from edgegpt.target import Call, Calls
-from edgegpt.tuning import PREFILL_CHUNK
 
 _WARM_UP_TOKENS = 4  # of each of TextGenerator.warm_up's two answers
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.artifact import Counted, count_artifact
 from edgegpt.budget import Budget
 from edgegpt.budget_fit import check_fit
 from edgegpt.check_plan import (
@@ -21,14 +20,15 @@ from edgegpt.check_plan import (
 )
 from edgegpt.errors import MeasureError
 from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
-from edgegpt.evaluation import evaluate
 from edgegpt.examples import Pair
-from edgegpt.generator import load
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import check_threads, measure_process
 from edgegpt.memory_need import check_memory
+from edgegpt.runtime.artifact import Counted, count_artifact
+from edgegpt.runtime.evaluation import evaluate
+from edgegpt.runtime.generator import load
 from edgegpt.verdict import Estimate, Row, Verdict, rows
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core

@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from edgegpt.artifact import file_identity
 from edgegpt.budget import Budget, limit_names
 from edgegpt.check import SECONDS, Check, check, check_seconds
 from edgegpt.check_plan import SecondsOption, board_limits, held_limits
@@ -17,6 +16,7 @@ from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.own_samples import of_samples
 from edgegpt.row_text import doubt, sentence
+from edgegpt.runtime.artifact import file_identity
 from edgegpt.verdict import Row, Verdict, rows
 
 _OPTION: Final = SecondsOption("--edgegpt-seconds")

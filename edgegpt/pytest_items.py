@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import pytest
 
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 from edgegpt.extras import needs
-from edgegpt.file_checks import (
+from edgegpt.pytest_held import Held, row_properties, skip_unmeasured
+from edgegpt.row_text import HEADER, cells, remarks, threads_text, versions_text
+from edgegpt.runtime.artifact import Artifact, open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.self_check import (
     causality,
     differing_tokens,
     evidence_limit,
@@ -18,8 +20,6 @@ from edgegpt.file_checks import (
     parity_summary,
     stepwise,
 )
-from edgegpt.pytest_held import Held, row_properties, skip_unmeasured
-from edgegpt.row_text import HEADER, cells, remarks, threads_text, versions_text
 from edgegpt.verdict import Verdict
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from time import perf_counter, sleep
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError
-from edgegpt.generator import TextGenerator
-from edgegpt.reply import FinishReason, Piece
 from edgegpt.request_queue import Overload, RequestQueue
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.generator import TextGenerator
+from edgegpt.runtime.reply import FinishReason, Piece
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.stream import Stream
 from edgegpt.server_statistics import ServerStatistics, State, Tally
 from edgegpt.session_store import SessionStore
 from edgegpt.short_cause import short_cause
 from edgegpt.ticket import Outcome, Request, Ticket, call_safely
 from edgegpt.token_count import TokenCount, count_tokens, predicted_ms
-from edgegpt.turn import Stream
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from edgegpt.errors import (
     SessionError,
     TokenizerError,
 )
-from edgegpt.reply import percentile
+from edgegpt.runtime.reply import percentile
 from edgegpt.ticket import Outcome, Request
 
 LAST_REQUESTS: Final = 1000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
-from edgegpt.generator import TextGenerator
-from edgegpt.session import Session
+from edgegpt.runtime.generator import TextGenerator
+from edgegpt.runtime.session import Session
 
 
 @dataclass

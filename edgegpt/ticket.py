@@ -13,9 +13,9 @@ from edgegpt.errors import EdgeGPTError
 from edgegpt.errors import NotActiveError as NotActiveError
 from edgegpt.errors import OverloadedError as OverloadedError
 from edgegpt.errors import PreemptedError as PreemptedError
-from edgegpt.reply import FinishReason, Piece, Reply, Timing, Usage
-from edgegpt.sampling import SamplingParams
-from edgegpt.turn import Stream
+from edgegpt.runtime.reply import FinishReason, Piece, Reply, Timing, Usage
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.stream import Stream
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

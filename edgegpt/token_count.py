@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgegpt.errors import PromptError
-from edgegpt.generator import TextGenerator
-from edgegpt.ort_session import return_free_memory
+from edgegpt.runtime.generator import TextGenerator
+from edgegpt.runtime.ort_backend import return_free_memory
 
 # A text of more than so many contexts of the longest tokens is not counted: a token takes about 180 bytes
 # while it is.

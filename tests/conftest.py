@@ -11,9 +11,9 @@ from made_report import NAME
 
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config.model import ModelConfig
-from edgegpt.engine import Engine
-from edgegpt.generator import load
 from edgegpt.model import GPT
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
 

@@ -7,12 +7,10 @@ from pathlib import Path
 from made_figures import FIGURES as MADE
 from made_figures import MACHINE
 
-from edgegpt.artifact import open_artifact
 from edgegpt.budget import Budget
 from edgegpt.check import Check
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.file import read_file
 from edgegpt.measure.machine import Machine
 from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
 from edgegpt.report.commands import Options, commands
@@ -20,9 +18,11 @@ from edgegpt.report.facts import read_facts
 from edgegpt.report.gather import Report
 from edgegpt.report.page import page
 from edgegpt.report.predicted import predict
-from edgegpt.report.proof import Number, read_evidence
 from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.file import read_file
+from edgegpt.runtime.proof import Number, read_evidence
 from edgegpt.target import Target
 from edgegpt.verdict import Estimate, rows
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from conftest import TINY
 from tiny_files import tokenizer
 
-from edgegpt import deadline, generator
-from edgegpt.engine import Engine
-from edgegpt.generator import TextGenerator
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime import deadline, generator
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.generator import TextGenerator
+from edgegpt.runtime.sampling import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
 

@@ -22,7 +22,7 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.model import GPT
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
-from edgegpt.tuning import PREFILL_CHUNK
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 
 MODELS = Path(__file__).parent.parent / "configs" / "models"
 

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from tiny_files import tiny_file
 
 import edgegpt
-from edgegpt import tuning
-from edgegpt.artifact import file_identity
 from edgegpt.autotune.choice import MARGIN, choose
 from edgegpt.autotune.duel import chunks
 from edgegpt.autotune.figures import Duel, Relative
 from edgegpt.autotune.run import autotune, thread_counts
 from edgegpt.cli.main import main
 from edgegpt.errors import MeasureError
-from edgegpt.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.runtime import tuning
+from edgegpt.runtime.artifact import file_identity
+from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
 
 
 def relative(share: float, doubt: float = 0.01) -> Relative:

@@ -14,7 +14,7 @@ import pytest
 from made_figures import MACHINE
 
 from edgegpt import check as check_module
-from edgegpt import memory_need, ort_session
+from edgegpt import memory_need
 from edgegpt.budget import Budget
 from edgegpt.check import Check, check, check_json
 from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
@@ -27,6 +27,7 @@ from edgegpt.measure.process import measure_process
 from edgegpt.profiling.profile import profile
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.row_text import remarks
+from edgegpt.runtime import ort_backend
 from edgegpt.verdict import Estimate, Verdict, rows
 from edgegpt_export import export_checkpoint
 
@@ -127,7 +128,7 @@ def test_sizes_are_counted_without_measuring_or_loading(
         raise AssertionError("nothing is to be started")
 
     monkeypatch.setattr(check_module, "measure_process", never)
-    monkeypatch.setattr(ort_session, "open_session", never)
+    monkeypatch.setattr(ort_backend, "open_session", never)
     monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: 1)
     sizes = check(file, budget(tmp_path, SIZES))
     assert (sizes.processes, sizes.noise, sizes.broken) == (0, (), ())

@@ -17,10 +17,10 @@ from edgegpt.cli.bench_tables import bench_tables
 from edgegpt.cli.main import main
 from edgegpt.measure.bench import PROCESSES, Bench, bench
 from edgegpt.measure.bench_json import bench_json
-from edgegpt.measure.file import File
 from edgegpt.measure.machine import machine
 from edgegpt.measure.plan import Bandwidth, Plan
 from edgegpt.measure.plot import draw, save_plot
+from edgegpt.runtime.file import File
 
 Capture = pytest.CaptureFixture[str]
 

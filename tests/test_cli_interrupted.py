@@ -20,9 +20,9 @@ Capture = pytest.CaptureFixture[str]
     [
         ("bench FILE", "edgegpt.measure.bench.bench"),
         ("check FILE --budget BUDGET", "edgegpt.check.check"),
-        ("eval FILE DATA", "edgegpt.evaluation.evaluate"),
+        ("eval FILE DATA", "edgegpt.runtime.evaluation.evaluate"),
         ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),
-        ("generate FILE hello", "edgegpt.generator.load"),
+        ("generate FILE hello", "edgegpt.runtime.generator.load"),
         ("profile --out OUT/x.yaml", "edgegpt.profiling.profile.profile"),
         ("tune FILE", "edgegpt.autotune.run.autotune"),
     ],

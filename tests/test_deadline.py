@@ -3,7 +3,7 @@ import threading
 import pytest
 from scripted import Clock, Script, greedy
 
-from edgegpt.deadline import Pace
+from edgegpt.runtime.deadline import Pace
 
 PROMPT = "go left"
 STEP = 0.010  # seconds that a call of the scripted model takes

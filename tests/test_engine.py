@@ -7,11 +7,11 @@ import pytest
 from tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
 from edgegpt import contract
-from edgegpt.artifact import open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
-from edgegpt.sampling import SamplingParams, penalise_repetition
-from edgegpt.step import shared_step
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.sampling import SamplingParams, penalise_repetition
+from edgegpt.runtime.step import shared_step
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=12)
 PROMPT = [72, 5, 9, 33, 150, 7, 21]

@@ -12,12 +12,12 @@ import pytest
 from conftest import random_gpt
 
 from edgegpt import contract
-from edgegpt.artifact import open_artifact
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import (
     ArtifactError,
 )
-from edgegpt.onnx_metadata import read_metadata
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.onnx_file import read_metadata
 from edgegpt_export import export as exporting
 from edgegpt_export import export_checkpoint, save, verify_file
 

@@ -1,4 +1,4 @@
-"""edgegpt.file_checks: what a robot finds out about a file without PyTorch."""
+"""edgegpt.runtime.self_check: what a robot finds out about a file without PyTorch."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,10 @@ from onnx import helper
 from tiny_files import graph, metadata, tiny_file, write_file
 
 from edgegpt import contract
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError
-from edgegpt.file_checks import (
+from edgegpt.runtime.artifact import Artifact, open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.self_check import (
     causality,
     differing_tokens,
     evidence_limit,

@@ -10,8 +10,8 @@ import edgegpt
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, TokenizerError
-from edgegpt.reply import percentile
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.reply import percentile
+from edgegpt.runtime.sampling import SamplingParams
 
 PROMPT = "go left"
 EMOJI = "naïve 😀 漢字 e\u0301!"

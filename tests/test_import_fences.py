@@ -179,7 +179,7 @@ def in_a_fresh_interpreter(*modules: str) -> set[str]:
 # What a robot's process loads
 
 
-@pytest.mark.parametrize("module", ["edgegpt", "edgegpt.generator"])
+@pytest.mark.parametrize("module", ["edgegpt", "edgegpt.runtime.generator"])
 def test_the_robot_loads_none_of_the_workstations_libraries(module: str) -> None:
     loaded = in_a_fresh_interpreter(module)
     assert not loaded & {
@@ -197,7 +197,7 @@ def test_the_robot_loads_none_of_the_workstations_libraries(module: str) -> None
 
 def test_the_robots_half_needs_neither_pydantic_nor_yaml() -> None:
     """More of the kind, and with a file loaded: test_artifact."""
-    loaded = in_a_fresh_interpreter("edgegpt.generator", "edgegpt.server", "edgegpt.token_count")
+    loaded = in_a_fresh_interpreter("edgegpt.runtime.generator", "edgegpt.server", "edgegpt.token_count")
     assert not loaded & {"pydantic", "pydantic_core", "yaml"}
 
 

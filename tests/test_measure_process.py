@@ -14,7 +14,6 @@ from conftest import TINY
 from test_artifact import NOT_FOR_A_ROBOT
 from tiny_files import tiny_file
 
-from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.measure import child, process
 from edgegpt.measure.machine import machine
@@ -27,6 +26,7 @@ from edgegpt.measure.plan import (
     plan_from_json,
 )
 from edgegpt.measure.process import measure_process
+from edgegpt.runtime.engine import Engine
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 

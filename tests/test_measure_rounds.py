@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgegpt.engine import Engine
-from edgegpt.kv_cache import KVCache
 from edgegpt.measure.leak import steady_slope
 from edgegpt.measure.plan import (
     MIN_ROUNDS,
@@ -18,6 +16,8 @@ from edgegpt.measure.plan import (
 )
 from edgegpt.measure.rounds import Rounds
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.kv_cache import KVCache
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 

@@ -9,8 +9,8 @@ from tiny_files import graph, metadata, write_file
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.file import read_file
 from edgegpt.quantization import recipe
+from edgegpt.runtime.file import read_file
 from edgegpt.traffic import weight_bytes_per_token
 
 

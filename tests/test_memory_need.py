@@ -10,7 +10,7 @@ from edgegpt.budget import Budget
 from edgegpt.check import check
 from edgegpt.errors import MeasureError
 from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
-from edgegpt.onnx_metadata import metadata_entry
+from edgegpt.runtime.onnx_file import metadata_entry
 
 
 def test_a_model_too_large_for_the_board_is_found_before_it_is_loaded(

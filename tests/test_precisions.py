@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edgegpt
-from edgegpt.artifact import open_artifact
 from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.packing import FLOAT
 from edgegpt.quantization import matrices, recipe
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.cache_scales import cache_scales
 from edgegpt_export.contents import expected_weight_bytes, misnamed_matrices, weight_bytes

@@ -17,7 +17,6 @@ import edgegpt
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.op_costs import OpCosts
-from edgegpt.ort_session import open_session
 from edgegpt.packing import block_size
 from edgegpt.profiling import clock
 from edgegpt.profiling import profile as profile_module
@@ -30,6 +29,7 @@ from edgegpt.profiling.nodes import measure_nodes
 from edgegpt.profiling.products import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt.profiling.profile import second_thread_us
 from edgegpt.quantization import PRECISIONS
+from edgegpt.runtime.ort_backend import open_session
 from edgegpt.waiting import Moment
 from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file

@@ -12,7 +12,7 @@ from tiny_files import graph, metadata, write_file
 
 from edgegpt import contract, pytest_held
 from edgegpt.errors import BudgetError
-from edgegpt.onnx_metadata import read_metadata
+from edgegpt.runtime.onnx_file import read_metadata
 from edgegpt_export import export_checkpoint
 
 pytest_plugins = ["pytester"]

@@ -8,14 +8,14 @@ from made_report import BUDGET, FIGURES, MACHINE, made_bench, made_check, made_p
 from page_text import words
 
 from edgegpt.accounting import account
-from edgegpt.artifact import open_artifact
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.plan import ProcessFigures
-from edgegpt.onnx_metadata import file_sha256
 from edgegpt.report.page import page
-from edgegpt.report.proof import read_evidence, repeat
 from edgegpt.report.weights import read_weights
 from edgegpt.report.words import breakable, fixed, short, size
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.onnx_file import file_sha256
+from edgegpt.runtime.proof import read_evidence, repeat
 
 Capture = pytest.CaptureFixture[str]
 

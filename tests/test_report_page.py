@@ -20,8 +20,8 @@ from edgegpt.board import Board
 from edgegpt.budget import Budget, FirstTokenLatency
 from edgegpt.cli.main import main
 from edgegpt.report.page import page as html_of
-from edgegpt.report.proof import Number
 from edgegpt.report.words import times
+from edgegpt.runtime.proof import Number
 from edgegpt.verdict import Estimate
 from edgegpt_export import export_checkpoint
 

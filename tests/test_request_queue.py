@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from edgegpt.errors import ConfigError, OverloadedError
 from edgegpt.request_queue import RequestQueue
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.ticket import Request, Ticket
 
 

@@ -10,8 +10,8 @@ from conftest import ROVER
 from safetensors import safe_open
 
 import edgegpt
-from edgegpt.evaluation import evaluate
 from edgegpt.examples import read_jsonl
+from edgegpt.runtime.evaluation import evaluate
 from edgegpt.training.loop import STATE
 from edgegpt.training.robot_commands import generate
 from edgegpt.training.run_config import RunConfig

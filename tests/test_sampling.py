@@ -15,7 +15,7 @@ from transformers.generation.logits_process import (
 )
 
 from edgegpt.errors import SamplingError
-from edgegpt.sampling import (
+from edgegpt.runtime.sampling import (
     SamplingParams,
     draw,
     filtered_weights,

@@ -7,8 +7,8 @@ from tiny_files import tiny_file
 
 import edgegpt
 from edgegpt.errors import EngineError, OverloadedError, PreemptedError, PromptError, TokenizerError
-from edgegpt.reply import Piece
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.reply import Piece
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.server import GenerationServer
 
 NOTHING = type(None)

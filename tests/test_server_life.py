@@ -135,7 +135,7 @@ def test_an_engine_error_fails_its_request_alone_with_the_text_until_then(held, 
 def test_an_error_that_nobody_expected_fails_its_request_alone(held, monkeypatch, caplog):
     held.release()
     with monkeypatch.context() as patch:
-        patch.setattr("edgegpt.turn.Turn._piece", lambda self, text: 1 / 0)
+        patch.setattr("edgegpt.runtime.stream.Turn._piece", lambda self, text: 1 / 0)
         ticket = held.submit()
         assert ended_as(ticket)[1:] == ("error", EngineError)
     assert "division by zero" in str(ticket.outcome().error)

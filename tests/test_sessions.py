@@ -7,7 +7,7 @@ from tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
 from edgegpt.errors import EngineError, PromptError, SessionError
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.sampling import SamplingParams
 
 TURNS = ["go left", "stop", "turn 5"]
 SHORT = greedy(max_new_tokens=4)

@@ -11,14 +11,15 @@ import pytest
 from tiny_files import tiny_file, tokenizer, torch_greedy
 
 import edgegpt
-from edgegpt import contract, tuning
-from edgegpt.artifact import open_artifact
-from edgegpt.deadline import EnginePace
-from edgegpt.engine import Engine
+from edgegpt import contract
 from edgegpt.errors import EngineError, MeasureError
-from edgegpt.onnx_metadata import file_sha256
-from edgegpt.sampling import SamplingParams
-from edgegpt.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
+from edgegpt.runtime import tuning
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.deadline import EnginePace
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.onnx_file import file_sha256
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
 from edgegpt_export import export_checkpoint
 
 SHA = "a" * 64

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgegpt.autotune.figures import Duel, Relative
-from edgegpt.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
 
 MARGIN: Final = 0.10
 

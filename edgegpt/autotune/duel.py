@@ -12,15 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from edgegpt.artifact import open_artifact
 from edgegpt.autotune.figures import Duel, Relative
-from edgegpt.engine import Engine
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.job import Progress, do
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.memory import memory
-from edgegpt.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
 from edgegpt.waiting import moment
 
 PROMPT: Final = 128  # tokens, or as many as fit

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt import tuning
-from edgegpt.artifact import file_identity
 from edgegpt.autotune.choice import Choice, choose
 from edgegpt.autotune.figures import Duel
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import noise
 from edgegpt.measure.process import run_child
+from edgegpt.runtime import tuning
+from edgegpt.runtime.artifact import file_identity
 
 SECONDS: Final = 3.0
 _EVERY: Final = 8  # up to so many threads every number is tried

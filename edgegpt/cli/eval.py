@@ -20,9 +20,9 @@ def eval_(
     """Measure exact match and loss per token of a file on examples."""
     from rich.progress import track
 
-    from edgegpt.evaluation import evaluate
     from edgegpt.examples import read_jsonl
-    from edgegpt.generator import load
+    from edgegpt.runtime.evaluation import evaluate
+    from edgegpt.runtime.generator import load
 
     pairs = read_jsonl(data)
     generator = load(file, threads=threads)

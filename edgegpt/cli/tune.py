@@ -46,7 +46,7 @@ def tune(
 
 def _print(result: "Autotuned") -> None:
     from edgegpt.row_text import versions_text
-    from edgegpt.tuning import PREFILL_CHUNK
+    from edgegpt.runtime.tuning import PREFILL_CHUNK
 
     machine, first = result.machine, result.duels[0]
     cores = f"{machine.available_cores} of {machine.cores} cores"

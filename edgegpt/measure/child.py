@@ -39,7 +39,7 @@ from edgegpt.measure.plan import (  # noqa: E402
 from edgegpt.measure.rounds import Rounds  # noqa: E402
 from edgegpt.measure.timing import MS  # noqa: E402
 from edgegpt.memory import memory, peak_rss_bytes  # noqa: E402
-from edgegpt.sampling import SamplingParams, new_rng, sample  # noqa: E402
+from edgegpt.runtime.sampling import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.waiting import waited_seconds  # noqa: E402
 
 _PARTS = 50  # samples of what is measured beside the engine
@@ -136,7 +136,7 @@ def _draw(engine: edgegpt.Engine) -> Distribution:
 
 def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
     from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth  # not before memory is known
-    from edgegpt.measure.file import read_file
+    from edgegpt.runtime.file import read_file
 
     beyond, model = beyond_cache_bytes(), read_file(path).bytes
     return read_bandwidth(beyond, threads), read_bandwidth(min(model, beyond), threads)

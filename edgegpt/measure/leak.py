@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.engine import Engine
 from edgegpt.measure.timing import random_ids
 from edgegpt.memory import memory
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.sampling import SamplingParams
 
 _LONGEST_PROMPT: Final = 64
 _LONGEST_ANSWER: Final = 4

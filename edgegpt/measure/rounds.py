@@ -4,12 +4,12 @@ import time
 from itertools import chain
 from typing import Final
 
-from edgegpt.engine import Engine
 from edgegpt.errors import MeasureError
 from edgegpt.measure.job import Progress
 from edgegpt.measure.plan import MIN_ROUNDS, MOST_TIMES, Plan
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.reply import percentile
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.reply import percentile
 from edgegpt.waiting import moment
 
 _PROMPTS: Final = (8, 32, 128)

@@ -10,9 +10,9 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from edgegpt.engine import Engine
-from edgegpt.kv_cache import KVCache
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.sampling import SamplingParams
 
 MS: Final = 1000.0
 

@@ -9,10 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from edgegpt.artifact import open_artifact
 from edgegpt.config.model import ModelConfig
-from edgegpt.engine import Engine
-from edgegpt.kv_cache import KVCache
 from edgegpt.measure.plan import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.op_costs import OpCosts, Work
@@ -20,8 +17,11 @@ from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe
-from edgegpt.reply import percentile
-from edgegpt.sampling import SamplingParams, new_rng, sample
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.reply import percentile
+from edgegpt.runtime.sampling import SamplingParams, new_rng, sample
 from edgegpt.target import Call, Calls, Line
 
 _MODELS: Final = ((16, 2, 1), (16, 2, 8), (128, 4, 4), (256, 8, 4))  # n_embd, n_head, n_layer

@@ -7,8 +7,8 @@ from edgegpt.check import check_json
 from edgegpt.measure.bench_json import bench_json
 from edgegpt.report.gather import Report
 from edgegpt.report.predicted import Predicted
-from edgegpt.report.proof import Number
 from edgegpt.report.roofline import Point
+from edgegpt.runtime.proof import Number
 
 
 def report_json(report: Report) -> dict[str, Any]:

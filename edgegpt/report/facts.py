@@ -5,11 +5,11 @@ from pathlib import Path
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.artifact import Artifact
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.onnx_metadata import file_sha256, read_metadata
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.artifact import Artifact
+from edgegpt.runtime.onnx_file import file_sha256, read_metadata
+from edgegpt.runtime.sampling import SamplingParams
 
 
 @dataclass(frozen=True)

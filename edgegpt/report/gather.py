@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgegpt.artifact import file_identity, open_artifact
 from edgegpt.budget import Budget
 from edgegpt.budget_fit import check_fit
 from edgegpt.check import Check, check
@@ -19,10 +18,11 @@ from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, read_facts
 from edgegpt.report.given import read_budget, read_target
 from edgegpt.report.predicted import Predicted, predict
-from edgegpt.report.proof import Evidence, Number, read_evidence, repeat
 from edgegpt.report.roofline import Roofline, roofline
 from edgegpt.report.weights import Weights, read_weights
 from edgegpt.row_text import sentence
+from edgegpt.runtime.artifact import file_identity, open_artifact
+from edgegpt.runtime.proof import Evidence, Number, read_evidence, repeat
 
 OnStep = Callable[[str], None]
 

@@ -14,8 +14,8 @@ from edgegpt.quantization import AUTO, matrices
 from edgegpt.report.facts import Facts
 from edgegpt.report.weights import Weights
 from edgegpt.row_text import threads_text
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 from edgegpt.target import Target
-from edgegpt.tuning import PREFILL_CHUNK
 
 
 @dataclass(frozen=True)

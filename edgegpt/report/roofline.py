@@ -11,7 +11,7 @@ from edgegpt.accounting import account
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.measure.bench import Bench
-from edgegpt.tuning import PREFILL_CHUNK
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 
 
 @dataclass(frozen=True)

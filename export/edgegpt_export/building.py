@@ -10,8 +10,8 @@ from onnx import ModelProto
 from edgegpt.checkpoint import Checkpoint
 from edgegpt.contract import EVIDENCE_BYTES, PORTABLE
 from edgegpt.errors import EdgeGPTError
-from edgegpt.ort_session import open_session
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
+from edgegpt.runtime.ort_backend import open_session
 from edgegpt_export.cache_scales import cache_scales
 from edgegpt_export.calibration import Sequences, calibration_sequences
 from edgegpt_export.compare import mean_kl

@@ -9,7 +9,7 @@ from pathlib import Path
 from edgegpt.checkpoint import load_checkpoint
 from edgegpt.contract import ENGINE, META_EVIDENCE
 from edgegpt.errors import ArtifactError, VerificationError
-from edgegpt.ort_session import open_session
+from edgegpt.runtime.ort_backend import open_session
 from edgegpt_export.building import build
 from edgegpt_export.evidence import Evidence
 from edgegpt_export.examples import read_examples

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from edgegpt.contract import ENGINE, KV_CACHES, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError
-from edgegpt.ort_session import check_file_name
 from edgegpt.quantization import AUTO, PRECISIONS
+from edgegpt.runtime.ort_backend import check_file_name
 
 MB = 1e6
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from edgegpt.config.messages import nearest
 from edgegpt.config.yaml_reader import read_yaml
 from edgegpt.errors import ConfigError, SamplingError
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.sampling import SamplingParams
 
 SAMPLING: Final = "sampling.yaml"
 

@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from edgegpt import __version__, contract
-from edgegpt.onnx_metadata import file_sha256, metadata_entry
+from edgegpt.runtime.onnx_file import file_sha256, metadata_entry
 from edgegpt_export.quantisation import Quantisation
 
 if TYPE_CHECKING:

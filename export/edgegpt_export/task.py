@@ -5,11 +5,11 @@ from collections.abc import Callable
 import onnxruntime as ort
 
 from edgegpt.checkpoint import Checkpoint
-from edgegpt.engine import Engine
-from edgegpt.evaluation import evaluate
 from edgegpt.examples import Pair
-from edgegpt.generator import TextGenerator
-from edgegpt.ort_session import open_session
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.evaluation import evaluate
+from edgegpt.runtime.generator import TextGenerator
+from edgegpt.runtime.ort_backend import open_session
 from edgegpt_export.evidence import Check
 from edgegpt_export.examples import Examples
 from edgegpt_export.graph import build_engine_graph

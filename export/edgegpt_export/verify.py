@@ -17,7 +17,6 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from edgegpt.artifact import Artifact, open_artifact
 from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
@@ -25,6 +24,7 @@ from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model import GPT
 from edgegpt.packing import BITS
 from edgegpt.quantization import Recipe, matrices, recipe
+from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt_export.compare import compare, max_abs, worst_kl
 from edgegpt_export.contents import (
     expected_weight_bytes,

@@ -5,7 +5,7 @@ from time import perf_counter
 
 from edgegpt_msgs.msg import TokenChunk
 
-from edgegpt.reply import Piece
+from edgegpt.runtime.reply import Piece
 from edgegpt_ros.wire import wire
 
 

@@ -15,8 +15,8 @@ from edgegpt.errors import (
     SessionError,
     TokenizerError,
 )
-from edgegpt.reply import FinishReason, Timing, Usage
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.reply import FinishReason, Timing, Usage
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.ticket import Outcome
 from edgegpt_ros.wire import wire
 

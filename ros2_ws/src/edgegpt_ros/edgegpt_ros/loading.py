@@ -9,10 +9,10 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 
 import edgegpt
 from edgegpt.accounting import parameter_count
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import ConfigError
-from edgegpt.generator import TextGenerator
+from edgegpt.runtime.artifact import Artifact, open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.generator import TextGenerator
 from edgegpt_ros.resident import peak_rss_bytes
 from edgegpt_ros.wire import wire
 

@@ -11,7 +11,7 @@ from rclpy.parameter import Parameter
 
 from edgegpt.errors import ConfigError, EdgeGPTError
 from edgegpt.request_queue import Overload
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import params_of
 

@@ -8,7 +8,7 @@ from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.server import GenerationServer
 from edgegpt.short_cause import short_cause
 from edgegpt.ticket import Ticket

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgegpt import contract, ort_session, tuning  # before any other module that imports onnxruntime
+from edgegpt import contract  # before any other module that imports onnxruntime
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
-from edgegpt.graph_check import check_graph
-from edgegpt.onnx_metadata import beside_its_data, file_sha256, metadata_entry, read_metadata
 from edgegpt.quantization import AUTO, PRECISIONS
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime import ort_backend, tuning
+from edgegpt.runtime.graph_check import check_graph
+from edgegpt.runtime.onnx_file import beside_its_data, file_sha256, metadata_entry, read_metadata
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.tuning import Tuning
 from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
-from edgegpt.tuning import Tuning
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -180,7 +181,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _metadata(path: Path) -> dict[str, str]:
-    ort_session.check_file_name(path)
+    ort_backend.check_file_name(path)
     with _reading(path):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -302,6 +303,6 @@ def _check_data(path: Path, metadata: dict[str, str]) -> tuple[Path, int]:
 
 def _session(path: Path, file: Path, threads: int, *, spinning: bool) -> "ort.InferenceSession":
     try:
-        return ort_session.open_session(file, threads, spinning=spinning)
+        return ort_backend.open_session(file, threads, spinning=spinning)
     except Exception as e:  # onnxruntime raises several kinds, some of them private
         raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {short_cause(e)}") from e

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from edgegpt.errors import DataError, PromptError
 from edgegpt.examples import Pair
-from edgegpt.generator import TextGenerator
+from edgegpt.runtime.generator import TextGenerator
 
 
 @dataclass(frozen=True)

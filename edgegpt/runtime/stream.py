@@ -4,12 +4,12 @@ from collections.abc import Generator, Iterator, Sequence
 from inspect import GEN_CLOSED, getgeneratorstate
 from types import TracebackType
 
-from edgegpt.deadline import Watch
-from edgegpt.engine import Engine
-from edgegpt.kv_cache import KVCache
-from edgegpt.reply import FinishReason, Piece, Reply, Usage
-from edgegpt.sampling import SamplingParams
-from edgegpt.stop import StopMatcher
+from edgegpt.runtime.deadline import Watch
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.reply import FinishReason, Piece, Reply, Usage
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.stop import StopMatcher
 from edgegpt.tokenizer import Tokenizer
 
 

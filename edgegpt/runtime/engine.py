@@ -19,15 +19,15 @@ from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError
-from edgegpt.fair_lock import FairLock
-from edgegpt.kv_cache import KVCache
-from edgegpt.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
+from edgegpt.runtime.fair_lock import FairLock
+from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
+from edgegpt.runtime.step import Step, copying_step, shared_step
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 from edgegpt.short_cause import short_cause
-from edgegpt.step import Step, copying_step, shared_step
-from edgegpt.tuning import PREFILL_CHUNK
 
 if TYPE_CHECKING:
-    from edgegpt.artifact import Artifact
+    from edgegpt.runtime.artifact import Artifact
 
 _CACHE_DTYPES: Final = {"fp32": np.float32, "int8": np.int8}
 

@@ -5,7 +5,7 @@ import threading
 from time import perf_counter
 from typing import Final, Literal
 
-from edgegpt.reply import Timing, percentile
+from edgegpt.runtime.reply import Timing, percentile
 
 _MS: Final = 1000.0
 

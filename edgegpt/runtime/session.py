@@ -7,13 +7,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from edgegpt.errors import SessionError
-from edgegpt.kv_cache import KVCache
-from edgegpt.reply import Piece, Reply
-from edgegpt.sampling import SamplingParams
-from edgegpt.turn import Stream, Turn
+from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.reply import Piece, Reply
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.stream import Stream, Turn
 
 if TYPE_CHECKING:
-    from edgegpt.generator import TextGenerator
+    from edgegpt.runtime.generator import TextGenerator
 
 
 class Session:

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.artifact import Artifact
-from edgegpt.divergence import kl
-from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.artifact import Artifact
+from edgegpt.runtime.divergence import kl
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.sampling import SamplingParams
 
 _SEED: Final = 0  # of the tokens; the same file gives the same result
 _LONGEST: Final = 160  # tokens that are read; beyond two chunks of a prompt nothing new happens

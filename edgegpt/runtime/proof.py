@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError
-from edgegpt.file_checks import (
+from edgegpt.runtime.artifact import Artifact, open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.self_check import (
     causality,
     differing_tokens,
     evidence_limit,

@@ -5,16 +5,16 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from edgegpt.artifact import open_artifact
-from edgegpt.deadline import EnginePace, Watch
-from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError, EngineError, PromptError
-from edgegpt.kv_cache import KVCache
-from edgegpt.reply import Piece, Reply
-from edgegpt.sampling import SamplingParams
-from edgegpt.session import Session
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.deadline import EnginePace, Watch
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.reply import Piece, Reply
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.session import Session
+from edgegpt.runtime.stream import Stream, Turn
 from edgegpt.tokenizer import Tokenizer
-from edgegpt.turn import Stream, Turn
 
 
 def load(
