@@ -4,7 +4,7 @@ import threading
 
 from scripted import Script
 
-from edgegpt.server import GenerationServer
+from edgegpt.serving.server import GenerationServer
 
 PROMPT = "go"
 ANSWER = "abcdefgh"

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgegpt.errors import ConfigError, OverloadedError
-from edgegpt.request_queue import RequestQueue
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.ticket import Request, Ticket
+from edgegpt.serving.request import Request, Ticket
+from edgegpt.serving.scheduler import RequestQueue
 
 
 def ticket(priority=0, deadline_ms=None):

@@ -9,7 +9,7 @@ import edgegpt
 from edgegpt.errors import EngineError, OverloadedError, PreemptedError, PromptError, TokenizerError
 from edgegpt.runtime.reply import Piece
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.server import GenerationServer
+from edgegpt.serving.server import GenerationServer
 
 NOTHING = type(None)
 WHOLE = (ANSWER, "eos", NOTHING)

@@ -18,8 +18,8 @@ from edgegpt.errors import (
     PromptError,
     SessionError,
 )
-from edgegpt.server import GenerationServer
-from edgegpt.server_statistics import LAST_REQUESTS, LAST_TOKENS, OUTCOMES
+from edgegpt.serving.server import GenerationServer
+from edgegpt.serving.stats import LAST_REQUESTS, LAST_TOKENS, OUTCOMES
 
 NOTHING = type(None)
 WHOLE = (ANSWER, "eos", NOTHING)

@@ -19,7 +19,7 @@ from edgegpt_ros.main import main
 from edgegpt.errors import EngineError
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.generator import TextGenerator
-from edgegpt.server import GenerationServer
+from edgegpt.serving.server import GenerationServer
 
 LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
 HANG_S = float(os.environ.get("EDGEGPT_TEST_HANG_S", "0"))

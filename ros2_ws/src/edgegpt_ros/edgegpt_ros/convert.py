@@ -17,7 +17,7 @@ from edgegpt.errors import (
 )
 from edgegpt.runtime.reply import FinishReason, Timing, Usage
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.ticket import Outcome
+from edgegpt.serving.request import Outcome
 from edgegpt_ros.wire import wire
 
 _CODES: Final[dict[type[EdgeGPTError], int]] = {

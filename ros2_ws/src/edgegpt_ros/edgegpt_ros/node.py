@@ -9,7 +9,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from edgegpt.errors import ConfigError, EdgeGPTError
-from edgegpt.server import GenerationServer
+from edgegpt.serving.server import GenerationServer
 from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import options_of
 from edgegpt_ros.diagnostics import Diagnostics

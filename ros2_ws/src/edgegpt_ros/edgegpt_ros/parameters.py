@@ -10,8 +10,8 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from edgegpt.errors import ConfigError, EdgeGPTError
-from edgegpt.request_queue import Overload
 from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.serving.scheduler import Overload
 from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import params_of
 

@@ -9,9 +9,9 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.server import GenerationServer
+from edgegpt.serving.request import Ticket
+from edgegpt.serving.server import GenerationServer
 from edgegpt.short_cause import short_cause
-from edgegpt.ticket import Ticket
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
 

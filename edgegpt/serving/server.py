@@ -6,16 +6,16 @@ from collections.abc import Callable
 from time import perf_counter, sleep
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError
-from edgegpt.request_queue import Overload, RequestQueue
 from edgegpt.runtime.generator import TextGenerator
 from edgegpt.runtime.reply import FinishReason, Piece
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.stream import Stream
-from edgegpt.server_statistics import ServerStatistics, State, Tally
-from edgegpt.session_store import SessionStore
+from edgegpt.serving.request import Outcome, Request, Ticket, call_safely
+from edgegpt.serving.scheduler import Overload, RequestQueue
+from edgegpt.serving.sessions import SessionStore
+from edgegpt.serving.stats import ServerStatistics, State, Tally
+from edgegpt.serving.token_count import TokenCount, count_tokens, predicted_ms
 from edgegpt.short_cause import short_cause
-from edgegpt.ticket import Outcome, Request, Ticket, call_safely
-from edgegpt.token_count import TokenCount, count_tokens, predicted_ms
 
 _LOG = logging.getLogger(__name__)
 

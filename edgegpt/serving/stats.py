@@ -17,7 +17,7 @@ from edgegpt.errors import (
     TokenizerError,
 )
 from edgegpt.runtime.reply import percentile
-from edgegpt.ticket import Outcome, Request
+from edgegpt.serving.request import Outcome, Request
 
 LAST_REQUESTS: Final = 1000
 LAST_TOKENS: Final = 4096

@@ -3,7 +3,7 @@
 from typing import Final, Literal, get_args
 
 from edgegpt.errors import ConfigError, OverloadedError
-from edgegpt.ticket import Ticket
+from edgegpt.serving.request import Ticket
 
 Overload = Literal["reject", "queue", "preempt", "latest"]
 

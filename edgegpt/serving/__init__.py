@@ -1,0 +1,1 @@
+"""One engine thread for many clients: scheduler, requests, sessions, statistics."""
