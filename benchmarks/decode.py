@@ -25,7 +25,7 @@ import transformers
 from gpt2_twin import gpt2_twin
 
 from edgegpt.config.model import ModelConfig
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt.runtime.sampling import SamplingParams

@@ -9,9 +9,9 @@ import workers
 from hypothesis import settings
 from made_report import NAME
 
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.config.model import ModelConfig
-from edgegpt.model import GPT
+from edgegpt.model.checkpoint import save_checkpoint
+from edgegpt.model.gpt import GPT
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from conftest import random_gpt
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.portable import build_portable_graph
 

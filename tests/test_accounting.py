@@ -20,7 +20,7 @@ from edgegpt.accounting import (
 )
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt.runtime.tuning import PREFILL_CHUNK
 

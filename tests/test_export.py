@@ -12,7 +12,6 @@ import pytest
 from conftest import random_gpt
 from graphs import SMALL, model_and_graph, small
 
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import (
     ArtifactError,
     CheckpointError,
@@ -21,6 +20,7 @@ from edgegpt.errors import (
     SamplingError,
     VerificationError,
 )
+from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import read_metadata
 from edgegpt_export import build_engine_graph, building, export_checkpoint, verify_file

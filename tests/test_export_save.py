@@ -12,10 +12,10 @@ import pytest
 from conftest import random_gpt
 
 from edgegpt import contract
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import (
     ArtifactError,
 )
+from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import read_metadata
 from edgegpt_export import export as exporting

@@ -21,7 +21,7 @@ from peer.schedule import turns
 from peer.weights import draw_weights
 
 from edgegpt.config.model import ModelConfig
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 
 NAMES = ["a", "b", "c"]
 SAME = Parity(kl=0.0, max_abs=0.0, top1=1.0, own=1.0)

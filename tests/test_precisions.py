@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edgegpt
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError
+from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.packing import FLOAT
 from edgegpt.quantization import matrices, recipe
 from edgegpt.runtime.artifact import open_artifact

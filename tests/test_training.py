@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgegpt.checkpoint import load_checkpoint
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError, DataError, TrainingError
 from edgegpt.examples import Pair, parse_jsonl
+from edgegpt.model.checkpoint import load_checkpoint
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_examples
 from edgegpt.training.loop import STATE, Progress, learning_rate, train

@@ -10,8 +10,8 @@ from conftest import random_gpt
 from graphs import SMALL, engine_graph, model_and_graph, session_of, small
 from onnx import TensorProto, helper, numpy_helper
 
-from edgegpt.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError, VerificationError
+from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.compare import compare, max_abs
 from edgegpt_export.evidence import Check, Evidence, Row

@@ -9,7 +9,7 @@ from conftest import CORPUS, TINY, random_gpt
 
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.portable import build_portable_graph

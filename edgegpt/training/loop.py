@@ -17,12 +17,12 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from torch.nn import functional as F
 
-from edgegpt.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import TrainingError
 from edgegpt.examples import Pair
 from edgegpt.files import atomic_write
-from edgegpt.model import GPT
+from edgegpt.model.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
+from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.dataset import IGNORE, Dataset, Example, Ints, batches, collate, encode, read_examples
 from edgegpt.training.interrupt import deferred_interrupt

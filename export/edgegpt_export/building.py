@@ -7,9 +7,9 @@ from typing import Any
 
 from onnx import ModelProto
 
-from edgegpt.checkpoint import Checkpoint
 from edgegpt.contract import EVIDENCE_BYTES, PORTABLE
 from edgegpt.errors import EdgeGPTError
+from edgegpt.model.checkpoint import Checkpoint
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt_export.cache_scales import cache_scales

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt_export.calibration import Sequences
 from edgegpt_export.graph import CacheScales
 from edgegpt_export.modes import eval_mode

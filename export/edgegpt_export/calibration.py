@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edgegpt.checkpoint import Checkpoint
 from edgegpt.errors import CheckpointError
+from edgegpt.model.checkpoint import Checkpoint
 from edgegpt_export.examples import Examples
 from edgegpt_export.modes import eval_mode
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgegpt.checkpoint import Checkpoint
 from edgegpt.examples import Pair, numbered_pairs, read_text
 from edgegpt.fitting import fitting_pairs
+from edgegpt.model.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgegpt.checkpoint import load_checkpoint
 from edgegpt.contract import ENGINE, META_EVIDENCE
 from edgegpt.errors import ArtifactError, VerificationError
+from edgegpt.model.checkpoint import load_checkpoint
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt_export.building import build
 from edgegpt_export.evidence import Evidence

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt.packing import FLOAT
 from edgegpt.quantization import matrices, possible_bits
 from edgegpt_export.calibration import Sequences

@@ -14,7 +14,7 @@ from edgegpt.runtime.onnx_file import file_sha256, metadata_entry
 from edgegpt_export.quantisation import Quantisation
 
 if TYPE_CHECKING:
-    from edgegpt.checkpoint import Checkpoint
+    from edgegpt.model.checkpoint import Checkpoint
 
 
 def metadata(

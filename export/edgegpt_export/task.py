@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import onnxruntime as ort
 
-from edgegpt.checkpoint import Checkpoint
 from edgegpt.examples import Pair
+from edgegpt.model.checkpoint import Checkpoint
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.evaluation import evaluate
 from edgegpt.runtime.generator import TextGenerator

@@ -17,11 +17,11 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
-from edgegpt.model import GPT
+from edgegpt.model.checkpoint import Checkpoint, load_checkpoint
+from edgegpt.model.gpt import GPT
 from edgegpt.packing import BITS
 from edgegpt.quantization import Recipe, matrices, recipe
 from edgegpt.runtime.artifact import Artifact, open_artifact

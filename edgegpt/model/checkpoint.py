@@ -18,7 +18,7 @@ from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import CheckpointError
 from edgegpt.files import atomic_write
-from edgegpt.model import GPT
+from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS, TOKENIZER = "config.yaml", "model.safetensors", "tokenizer.json"

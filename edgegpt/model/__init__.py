@@ -1,0 +1,1 @@
+"""The GPT in PyTorch and its checkpoint folder."""
