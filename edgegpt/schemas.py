@@ -19,7 +19,7 @@ FOLDER: Final = Path("configs/schemas")
 
 def schemas() -> dict[str, str]:
     """File name and text of every JSON Schema."""
-    from edgegpt.training.run_config import RunConfig
+    from edgegpt.training.config import RunConfig
 
     classes: dict[str, type] = {
         "model": ModelConfig,

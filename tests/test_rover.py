@@ -12,9 +12,9 @@ from safetensors import safe_open
 import edgegpt
 from edgegpt.examples import read_jsonl
 from edgegpt.runtime.evaluation import evaluate
+from edgegpt.training.config import RunConfig
 from edgegpt.training.loop import STATE
 from edgegpt.training.robot_commands import generate
-from edgegpt.training.run_config import RunConfig
 from edgegpt_export import export_checkpoint
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

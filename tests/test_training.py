@@ -17,9 +17,9 @@ from edgegpt.errors import ConfigError, DataError, TrainingError
 from edgegpt.examples import Pair, parse_jsonl
 from edgegpt.model.checkpoint import load_checkpoint
 from edgegpt.tokenizer import Tokenizer
+from edgegpt.training.config import RunConfig, Source
 from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_examples
 from edgegpt.training.loop import STATE, Progress, learning_rate, train
-from edgegpt.training.run_config import RunConfig, Source
 
 MODEL = {"vocab_size": 300, "block_size": 64, "n_layer": 1, "n_head": 2, "n_embd": 16, "dropout": 0.1}
 

@@ -11,7 +11,7 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.config.yaml_kinds import KINDS, other_kind
 from edgegpt.errors import ConfigError
 from edgegpt.target import Target
-from edgegpt.training.run_config import RunConfig
+from edgegpt.training.config import RunConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = {

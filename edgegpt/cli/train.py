@@ -22,9 +22,9 @@ def train(
 ) -> None:
     """Train a model from JSONL pairs, text, or the project's generator of robot commands."""
     with needs("train"):
+        from edgegpt.training.config import RunConfig
         from edgegpt.training.loop import STATE
         from edgegpt.training.loop import train as train_run
-        from edgegpt.training.run_config import RunConfig
 
     run = RunConfig.from_yaml(run_file)
     with ExitStack() as stack:

@@ -14,7 +14,7 @@ from torch import Tensor
 from edgegpt.errors import DataError, TrainingError
 from edgegpt.examples import Pair, read_jsonl, read_text
 from edgegpt.tokenizer import Tokenizer
-from edgegpt.training.run_config import Source
+from edgegpt.training.config import Source
 
 IGNORE: Final = -100  # a target that does not count, as in torch's cross_entropy
 _POOL: Final = 8192  # examples that are sorted by length together

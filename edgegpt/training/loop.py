@@ -24,9 +24,9 @@ from edgegpt.files import atomic_write
 from edgegpt.model.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
+from edgegpt.training.config import RunConfig
 from edgegpt.training.dataset import IGNORE, Dataset, Example, Ints, batches, collate, encode, read_examples
 from edgegpt.training.interrupt import deferred_interrupt
-from edgegpt.training.run_config import RunConfig
 
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its info lines are not for users
 
