@@ -24,8 +24,8 @@ from edgegpt.accounting import parameter_count
 from edgegpt.cli.progress import steps
 from edgegpt.config.model import ModelConfig
 from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import BURST, Plan
 from edgegpt.measure.process import measure_process
+from edgegpt.measure.spec import BURST, Plan
 from edgegpt.prediction import Predictor, caveats
 from edgegpt.profiling.profile import profile
 from edgegpt.row_text import threads_text, versions_text

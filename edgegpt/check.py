@@ -23,8 +23,8 @@ from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.examples import Pair
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import load_noise, noise
-from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import check_threads, measure_process
+from edgegpt.measure.spec import Plan, ProcessFigures
 from edgegpt.memory_need import check_memory
 from edgegpt.runtime.artifact import Counted, count_artifact
 from edgegpt.runtime.evaluation import evaluate

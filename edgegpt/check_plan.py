@@ -9,7 +9,7 @@ from edgegpt.board import Board
 from edgegpt.budget import Budget
 from edgegpt.measure.distribution import P99_SAMPLES
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.plan import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures
+from edgegpt.measure.spec import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.planner.numbers import rounded_up
 from edgegpt.verdict import Row
 

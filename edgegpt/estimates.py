@@ -14,7 +14,7 @@ from typing import Final
 
 from edgegpt.measure.distribution import Distribution, Interval
 from edgegpt.measure.noise import DISTURBED_PERCENT
-from edgegpt.measure.plan import STEADY_REQUESTS, ProcessFigures
+from edgegpt.measure.spec import STEADY_REQUESTS, ProcessFigures
 from edgegpt.verdict import Estimate
 
 # With six, the smallest and the largest enclose the true median with 97 %; with five, with 94 % only.

@@ -2,7 +2,7 @@
 
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.plan import ProcessFigures
+from edgegpt.measure.spec import ProcessFigures
 from edgegpt.memory import Memory
 
 MACHINE = Machine(

@@ -12,7 +12,7 @@ from edgegpt.check import Check
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.plan import Bandwidth, Plan, ProcessFigures
+from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts
 from edgegpt.report.gather import Report

@@ -22,8 +22,8 @@ from edgegpt.cli.main import app, main
 from edgegpt.errors import ArtifactError, DataError, MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
+from edgegpt.measure.spec import STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.profiling.profile import profile
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.row_text import remarks

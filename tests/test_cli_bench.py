@@ -18,8 +18,8 @@ from edgegpt.cli.main import main
 from edgegpt.measure.bench import PROCESSES, Bench, bench
 from edgegpt.measure.bench_json import bench_json
 from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import Bandwidth, Plan
 from edgegpt.measure.plot import draw, save_plot
+from edgegpt.measure.spec import Bandwidth, Plan
 from edgegpt.runtime.file import File
 
 Capture = pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.plan import STEADY_REQUESTS, ProcessFigures
+from edgegpt.measure.spec import STEADY_REQUESTS, ProcessFigures
 from edgegpt.verdict import Estimate, Verdict, judge
 
 ONE = Distribution((1.0,))

@@ -17,7 +17,8 @@ from tiny_files import tiny_file
 from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.measure import child, process
 from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import (
+from edgegpt.measure.process import measure_process
+from edgegpt.measure.spec import (
     MIN_ROUNDS,
     Plan,
     ProcessFigures,
@@ -25,7 +26,6 @@ from edgegpt.measure.plan import (
     figures_to_json,
     plan_from_json,
 )
-from edgegpt.measure.process import measure_process
 from edgegpt.runtime.engine import Engine
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
@@ -70,7 +70,7 @@ def test_its_memory_grows_from_imports_to_work_and_is_the_models_alone(figures: 
 def test_nothing_of_the_tools_own_is_in_the_process_whose_memory_is_read(file: Path) -> None:
     code = (
         "import sys, numpy, onnxruntime; before = set(sys.modules)\n"
-        "from edgegpt.measure import child; from edgegpt.measure.plan import Plan\n"
+        "from edgegpt.measure import child; from edgegpt.measure.spec import Plan\n"
         "read = child.peak_rss_bytes; loaded = set()\n"
         "child.peak_rss_bytes = lambda: (loaded.update(sys.modules), read())[1]\n"
         "child.measure(sys.argv[1], Plan(seconds=0.0), lambda _: None); print(*loaded - before)"

@@ -9,7 +9,7 @@ from page_text import words
 
 from edgegpt.accounting import account
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.plan import ProcessFigures
+from edgegpt.measure.spec import ProcessFigures
 from edgegpt.report.page import page
 from edgegpt.report.weights import read_weights
 from edgegpt.report.words import breakable, fixed, short, size

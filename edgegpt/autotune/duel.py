@@ -15,8 +15,8 @@ from typing import Any, Final
 from edgegpt.autotune.figures import Duel, Relative
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.job import Progress, do
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
+from edgegpt.measure.worker import Progress, do
 from edgegpt.memory import memory
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.engine import Engine

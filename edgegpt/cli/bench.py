@@ -28,7 +28,7 @@ def bench(
 ) -> None:
     """Measure a file in fresh processes: first token, further tokens, load time, memory, bandwidth."""
     from edgegpt.measure.bench import bench as measure
-    from edgegpt.measure.plan import Plan
+    from edgegpt.measure.spec import Plan
 
     if plot is not None:
         check_out_file("--plot", plot, _SUFFIXES)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import CONFIDENCE
-from edgegpt.measure.plan import ProcessFigures
+from edgegpt.measure.spec import ProcessFigures
 
 # What is inside each figure, for the table and the JSON alike.
 INSIDE: Final = {

@@ -15,7 +15,7 @@ import edgegpt
 from edgegpt import errors
 from edgegpt.errors import EdgeGPTError, MeasureError
 from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import Plan, ProcessFigures, figures_from_json
+from edgegpt.measure.spec import Plan, ProcessFigures, figures_from_json
 from edgegpt.short_cause import short_cause
 
 Progress = Callable[[float], None]
@@ -43,7 +43,7 @@ def measure_process(
 
 
 def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None = None) -> Any:
-    """What a fresh process found, which runs a module that ends in `edgegpt.measure.job.do`.
+    """What a fresh process found, which runs a module that ends in `edgegpt.measure.worker.do`.
 
     Args:
         module: its name.

@@ -5,9 +5,9 @@ from itertools import chain
 from typing import Final
 
 from edgegpt.errors import MeasureError
-from edgegpt.measure.job import Progress
-from edgegpt.measure.plan import MIN_ROUNDS, MOST_TIMES, Plan
+from edgegpt.measure.spec import MIN_ROUNDS, MOST_TIMES, Plan
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
+from edgegpt.measure.worker import Progress
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.reply import percentile
 from edgegpt.waiting import moment

@@ -11,9 +11,9 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine
 from edgegpt.measure.noise import noise
-from edgegpt.measure.plan import Plan as Measuring
-from edgegpt.measure.plan import ProcessFigures
 from edgegpt.measure.process import measure_process
+from edgegpt.measure.spec import Plan as Measuring
+from edgegpt.measure.spec import ProcessFigures
 from edgegpt.planner.impossible import describe
 from edgegpt.planner.limits import Limits, broken
 from edgegpt.planner.numbers import plain, rounded_up

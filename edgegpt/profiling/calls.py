@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from edgegpt.config.model import ModelConfig
-from edgegpt.measure.plan import BURST
+from edgegpt.measure.spec import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.op_costs import OpCosts, Work
 from edgegpt.profiling.clock import fastest_us

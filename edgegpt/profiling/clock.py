@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from edgegpt.measure.bandwidth import beyond_cache_bytes
-from edgegpt.measure.plan import BURST
+from edgegpt.measure.spec import BURST
 
 Key = TypeVar("Key")
 

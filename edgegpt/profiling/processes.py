@@ -10,8 +10,8 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.call_costs import CallCosts
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
-from edgegpt.measure.plan import Plan, ProcessFigures
 from edgegpt.measure.process import measure_process
+from edgegpt.measure.spec import Plan, ProcessFigures
 from edgegpt.op_costs import Work
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes

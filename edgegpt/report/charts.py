@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from edgegpt.measure.plan import ProcessFigures
 from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
+from edgegpt.measure.spec import ProcessFigures
 from edgegpt.report.gather import Report
 from edgegpt.report.predicted import Roof
 from edgegpt.report.roofline import Point, Roofline

@@ -11,8 +11,8 @@ from edgegpt.check import Check, check
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.bench import Bench, bench
 from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.plan import Plan
 from edgegpt.measure.process import check_threads
+from edgegpt.measure.spec import Plan
 from edgegpt.memory_need import check_memory
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, read_facts
