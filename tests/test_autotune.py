@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tiny_files import tiny_file
 
 import edgegpt
-from edgegpt.autotune.choice import MARGIN, choose
-from edgegpt.autotune.duel import chunks
+from edgegpt.autotune.child import chunks
+from edgegpt.autotune.choose import MARGIN, choose
 from edgegpt.autotune.figures import Duel, Relative
 from edgegpt.autotune.run import autotune, thread_counts
 from edgegpt.cli.main import main

@@ -1,6 +1,6 @@
 """How many threads, of which kind, and how much of a prompt at once: measured on this machine.
 
-Nothing is imported here, so that the process that measures (`edgegpt.autotune.duel`) loads no more than
+Nothing is imported here, so that the process that measures (`edgegpt.autotune.child`) loads no more than
 it needs. Where to look:
 
     run      autotune: measures a file at every number of threads and keeps what is best

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.autotune.choice import Choice, choose
+from edgegpt.autotune.choose import Choice, choose
 from edgegpt.autotune.figures import Duel
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import noise
@@ -70,7 +70,7 @@ def autotune(
     for i, (threads, spinning) in enumerate(ways):
         job = {"path": str(path), "threads": threads, "spinning": spinning, "seconds": seconds}
         progress = _part(on_progress, i, len(ways))
-        duels.append(Duel.model_validate(run_child("edgegpt.autotune.duel", job, on_progress=progress)))
+        duels.append(Duel.model_validate(run_child("edgegpt.autotune.child", job, on_progress=progress)))
     choice = choose(duels)
     return Autotuned(
         path=str(path),

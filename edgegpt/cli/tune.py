@@ -99,7 +99,7 @@ def _memory(duel: "Duel") -> str:
 
 
 def _json(result: "Autotuned") -> dict[str, Any]:
-    from edgegpt.autotune.choice import MARGIN
+    from edgegpt.autotune.choose import MARGIN
 
     return {
         "path": result.path,
