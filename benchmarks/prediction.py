@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 
 from edgegpt.accounting import parameter_count
+from edgegpt.budget.format import threads_text, versions_text
 from edgegpt.cli.progress import steps
 from edgegpt.config.model import ModelConfig
 from edgegpt.measure.machine import machine
@@ -28,7 +29,6 @@ from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import BURST, Plan
 from edgegpt.prediction import Predictor, caveats
 from edgegpt.profiling.profile import profile
-from edgegpt.row_text import threads_text, versions_text
 from edgegpt.target import Target
 from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file

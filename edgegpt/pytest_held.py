@@ -8,16 +8,16 @@ from typing import Final
 
 import pytest
 
-from edgegpt.budget import Budget, limit_names
-from edgegpt.check import SECONDS, Check, check, check_seconds
-from edgegpt.check_plan import SecondsOption, board_limits, held_limits
+from edgegpt.budget.budget import Budget, limit_names
+from edgegpt.budget.check import SECONDS, Check, check, check_seconds
+from edgegpt.budget.format import doubt, sentence
+from edgegpt.budget.own_samples import of_samples
+from edgegpt.budget.sample_size import SecondsOption, board_limits, held_limits
+from edgegpt.budget.verdict import Row, Verdict, rows
 from edgegpt.config.messages import nearest
 from edgegpt.errors import BudgetError, EdgeGPTError
 from edgegpt.measure.machine import Machine, machine
-from edgegpt.own_samples import of_samples
-from edgegpt.row_text import doubt, sentence
 from edgegpt.runtime.artifact import file_identity
-from edgegpt.verdict import Row, Verdict, rows
 
 _OPTION: Final = SecondsOption("--edgegpt-seconds")
 

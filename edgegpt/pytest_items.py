@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import pytest
 
+from edgegpt.budget.format import HEADER, cells, remarks, threads_text, versions_text
+from edgegpt.budget.verdict import Verdict
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 from edgegpt.extras import needs
 from edgegpt.pytest_held import Held, row_properties, skip_unmeasured
-from edgegpt.row_text import HEADER, cells, remarks, threads_text, versions_text
 from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.self_check import (
@@ -20,7 +21,6 @@ from edgegpt.runtime.self_check import (
     parity_summary,
     stepwise,
 )
-from edgegpt.verdict import Verdict
 
 
 class BudgetItems:

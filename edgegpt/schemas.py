@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
 from edgegpt.files import write_text
 from edgegpt.target import Target

@@ -7,8 +7,9 @@ from pathlib import Path
 from made_figures import FIGURES as MADE
 from made_figures import MACHINE
 
-from edgegpt.budget import Budget
-from edgegpt.check import Check
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.check import Check
+from edgegpt.budget.verdict import Estimate, rows
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
@@ -24,7 +25,6 @@ from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.file import read_file
 from edgegpt.runtime.proof import Number, read_evidence
 from edgegpt.target import Target
-from edgegpt.verdict import Estimate, rows
 
 # A legal name of a file that would do harm on a page that does not escape it.
 NAME = '<img src=x onerror=alert(1)> & "co" $a_b$.onnx'

@@ -4,7 +4,7 @@ from typing import Any
 
 from made_target import TARGET
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
 from edgegpt.planner.plan import Plan, plan
 from edgegpt.planner.space import Space
 

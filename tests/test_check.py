@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from made_figures import MACHINE
 
-from edgegpt import check as check_module
-from edgegpt import memory_need
-from edgegpt.budget import Budget
-from edgegpt.check import Check, check, check_json
-from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
+from edgegpt.budget import check as check_module
+from edgegpt.budget import memory
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.check import Check, check, check_json
+from edgegpt.budget.format import remarks
+from edgegpt.budget.sample_size import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
+from edgegpt.budget.verdict import Estimate, Verdict, rows
 from edgegpt.cli.main import app, main
 from edgegpt.errors import ArtifactError, DataError, MeasureError
 from edgegpt.measure.distribution import Distribution
@@ -26,9 +28,7 @@ from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import STEADY_REQUESTS, Plan, ProcessFigures
 from edgegpt.profiling.profile import profile
 from edgegpt.report.commands import CHECK_OPTION
-from edgegpt.row_text import remarks
 from edgegpt.runtime import ort_backend
-from edgegpt.verdict import Estimate, Verdict, rows
 from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
@@ -129,7 +129,7 @@ def test_sizes_are_counted_without_measuring_or_loading(
 
     monkeypatch.setattr(check_module, "measure_process", never)
     monkeypatch.setattr(ort_backend, "open_session", never)
-    monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: 1)
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 1)
     sizes = check(file, budget(tmp_path, SIZES))
     assert (sizes.processes, sizes.noise, sizes.broken) == (0, (), ())
     figures = {row.name: row.estimate.value for row in sizes.rows if row.estimate is not None}

@@ -19,7 +19,7 @@ Capture = pytest.CaptureFixture[str]
     ("arguments", "work"),
     [
         ("bench FILE", "edgegpt.measure.bench.bench"),
-        ("check FILE --budget BUDGET", "edgegpt.check.check"),
+        ("check FILE --budget BUDGET", "edgegpt.budget.check.check"),
         ("eval FILE DATA", "edgegpt.runtime.evaluation.evaluate"),
         ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),
         ("generate FILE hello", "edgegpt.runtime.generator.load"),

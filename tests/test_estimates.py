@@ -1,4 +1,4 @@
-"""edgegpt.estimates: one figure and its interval from what several processes measured."""
+"""edgegpt.budget.estimates: one figure and its interval from what several processes measured."""
 
 import math
 from dataclasses import replace
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
+from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
+from edgegpt.budget.verdict import Estimate, Verdict, judge
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.spec import STEADY_REQUESTS, ProcessFigures
-from edgegpt.verdict import Estimate, Verdict, judge
 
 ONE = Distribution((1.0,))
 FIGURES = ProcessFigures(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from made_target import TARGET
 from planning import SMALL, VALUES, budget, planned
 
+from edgegpt.budget.numbers import rounded_up
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner import finalists
 from edgegpt.planner.limits import limits_of
-from edgegpt.planner.numbers import rounded_up
 from edgegpt.planner.plan import plan
 from edgegpt.planner.space import Space
 

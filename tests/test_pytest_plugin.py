@@ -254,7 +254,7 @@ def test_a_slip_in_the_marker(edgegpt_budget):
     raise AssertionError
 
 def test_what_this_system_does_not_tell(edgegpt_budget, monkeypatch):
-    from edgegpt.verdict import Row, Verdict
+    from edgegpt.budget.verdict import Row, Verdict
     unknown = Row("peak_rss_mb", 4000, None, Verdict.NOT_MEASURED)
     monkeypatch.setattr(type(edgegpt_budget._held), "row", lambda *_: unknown)
     edgegpt_budget.hold("peak_rss_mb")

@@ -17,13 +17,13 @@ from page_text import words
 from tiny_files import graph, metadata, tiny_file, write_file
 
 from edgegpt import contract
+from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.measure.bench import Bench
 from edgegpt.report import gather as gather_module
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.report.document import report_json
 from edgegpt.runtime.onnx_file import file_sha256
-from edgegpt.verdict import Estimate
 
 Capture = pytest.CaptureFixture[str]
 

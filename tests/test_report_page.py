@@ -16,13 +16,13 @@ from made_target import TARGET
 from page_text import words
 from PIL import Image
 
-from edgegpt.board import Board
-from edgegpt.budget import Budget, FirstTokenLatency
+from edgegpt.budget.board import Board
+from edgegpt.budget.budget import Budget, FirstTokenLatency
+from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.report.page import page as html_of
 from edgegpt.report.words import times
 from edgegpt.runtime.proof import Number
-from edgegpt.verdict import Estimate
 from edgegpt_export import export_checkpoint
 
 pytestmark = pytest.mark.slow

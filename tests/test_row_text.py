@@ -1,4 +1,4 @@
-"""edgegpt.row_text: what is printed of a limit never contradicts its verdict."""
+"""edgegpt.budget.format: what is printed of a limit never contradicts its verdict."""
 
 import math
 from dataclasses import replace
@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_figures import FIGURES, MACHINE
 
-from edgegpt.board import Board
-from edgegpt.budget import Budget
-from edgegpt.check import Check
+from edgegpt.budget.board import Board
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.check import Check
+from edgegpt.budget.format import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
+from edgegpt.budget.verdict import Estimate, Row, Verdict, judge, rows
 from edgegpt.measure.machine import machine
 from edgegpt.measure.noise import noise
-from edgegpt.row_text import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
-from edgegpt.verdict import Estimate, Row, Verdict, judge, rows
 
 positive = st.floats(1e-9, 1e15)
 names = st.sampled_from(["load_ms", "accuracy"])

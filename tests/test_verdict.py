@@ -1,4 +1,4 @@
-"""edgegpt.verdict: a limit is broken only when the whole interval lies beyond it."""
+"""edgegpt.budget.verdict: a limit is broken only when the whole interval lies beyond it."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgegpt.verdict import AT_LEAST, Estimate, Row, Verdict, judge, rows
+from edgegpt.budget.verdict import AT_LEAST, Estimate, Row, Verdict, judge, rows
 
 positive = st.floats(1e-6, 1e9)
 

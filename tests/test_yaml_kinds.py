@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
 from edgegpt.config.yaml_kinds import KINDS, other_kind
 from edgegpt.errors import ConfigError

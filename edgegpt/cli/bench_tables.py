@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from edgegpt.budget.format import threads_text, versions_text
 from edgegpt.cli.output import megabytes, table
 from edgegpt.measure.bench_json import INSIDE
 from edgegpt.measure.noise import quietness
-from edgegpt.row_text import threads_text, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.measure.bench import Bench

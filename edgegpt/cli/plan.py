@@ -54,7 +54,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Find the strongest models that a budget allows, before any is trained."""
-    from edgegpt.budget import Budget
+    from edgegpt.budget.budget import Budget
     from edgegpt.measure.machine import machine
     from edgegpt.planner.limits import prompt_tokens_of
     from edgegpt.planner.plan import plan as search

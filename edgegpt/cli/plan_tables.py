@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 
+from edgegpt.budget.format import threads_text
+from edgegpt.budget.numbers import plain
 from edgegpt.cli.output import table
 from edgegpt.measure.noise import quietness
 from edgegpt.planner.impossible import describe
-from edgegpt.planner.numbers import plain
 from edgegpt.planner.plan import Plan
 from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
 from edgegpt.prediction import caveats
-from edgegpt.row_text import threads_text
 
 if TYPE_CHECKING:
     from edgegpt.planner.finalists import Finalist

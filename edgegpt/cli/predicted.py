@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from edgegpt.budget.format import threads_text
 from edgegpt.cli.output import table
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.prediction import Prediction, Predictor, caveats
 from edgegpt.quantization import PRECISIONS
-from edgegpt.row_text import threads_text
 from edgegpt.target import Target
 
 

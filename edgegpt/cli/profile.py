@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgegpt.budget.format import threads_text
 from edgegpt.cli.out_file import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
@@ -12,7 +13,6 @@ from edgegpt.cli.schema_comment import schema_comment
 from edgegpt.errors import MeasureError
 from edgegpt.extras import needs
 from edgegpt.measure.noise import quietness
-from edgegpt.row_text import threads_text
 
 if TYPE_CHECKING:
     from edgegpt.target import Target

@@ -45,7 +45,7 @@ def tune(
 
 
 def _print(result: "Autotuned") -> None:
-    from edgegpt.row_text import versions_text
+    from edgegpt.budget.format import versions_text
     from edgegpt.runtime.tuning import PREFILL_CHUNK
 
     machine, first = result.machine, result.duels[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edgegpt.budget.numbers import plain, rounded_up
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
@@ -16,7 +17,6 @@ from edgegpt.measure.spec import Plan as Measuring
 from edgegpt.measure.spec import ProcessFigures
 from edgegpt.planner.impossible import describe
 from edgegpt.planner.limits import Limits, broken
-from edgegpt.planner.numbers import plain, rounded_up
 from edgegpt.planner.search import Rated
 
 _PROCESSES: Final = 2

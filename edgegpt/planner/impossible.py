@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.numbers import plain, rounded_up
 from edgegpt.planner.limits import Limits, broken
-from edgegpt.planner.numbers import plain, rounded_up
 from edgegpt.planner.search import Nearest, Rated
 from edgegpt.planner.space import Space
 

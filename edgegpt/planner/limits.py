@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.budget import Budget, FirstTokenLatency
+from edgegpt.budget.budget import Budget, FirstTokenLatency
+from edgegpt.budget.memory import RUNTIME_BYTES
 from edgegpt.errors import ConfigError
-from edgegpt.memory_need import RUNTIME_BYTES
 from edgegpt.planner.space import Candidate
 from edgegpt.prediction import Predictor, artifact_mb
 from edgegpt.target import Target

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
 from edgegpt.errors import ConfigError, ImpossibleBudgetError
 from edgegpt.planner.impossible import impossible, impossible_json
 from edgegpt.planner.limits import Limits, limits_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.check_plan import SecondsOption
+from edgegpt.budget.sample_size import SecondsOption
 from edgegpt.measure.machine import Machine
 from edgegpt.report.facts import Facts
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from edgegpt.check import check_json
+from edgegpt.budget.check import check_json
 from edgegpt.measure.bench_json import bench_json
 from edgegpt.report.gather import Report
 from edgegpt.report.predicted import Predicted

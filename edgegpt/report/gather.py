@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgegpt.budget import Budget
-from edgegpt.budget_fit import check_fit
-from edgegpt.check import Check, check
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.budget_fit import check_fit
+from edgegpt.budget.check import Check, check
+from edgegpt.budget.format import sentence
+from edgegpt.budget.memory import check_memory
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.bench import Bench, bench
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.process import check_threads
 from edgegpt.measure.spec import Plan
-from edgegpt.memory_need import check_memory
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, read_facts
 from edgegpt.report.given import read_budget, read_target
 from edgegpt.report.predicted import Predicted, predict
 from edgegpt.report.roofline import Roofline, roofline
 from edgegpt.report.weights import Weights, read_weights
-from edgegpt.row_text import sentence
 from edgegpt.runtime.artifact import file_identity, open_artifact
 from edgegpt.runtime.proof import Evidence, Number, read_evidence, repeat
 

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
 from edgegpt.config.schema import parse_model
 from edgegpt.config.yaml_reader import read_bytes
 from edgegpt.target import Target

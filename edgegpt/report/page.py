@@ -4,13 +4,13 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from edgegpt.budget.verdict import Verdict
 from edgegpt.files import write_text
 from edgegpt.measure.bench_json import INSIDE
 from edgegpt.report.charts import charts
 from edgegpt.report.gather import Report
 from edgegpt.report.weights import kind_of
 from edgegpt.report.words import FILTERS
-from edgegpt.verdict import Verdict
 
 
 def save_page(report: Report, path: Path) -> None:

@@ -6,6 +6,7 @@ from math import inf, log
 
 import numpy as np
 
+from edgegpt.budget.format import threads_text
 from edgegpt.contract import ENGINE
 from edgegpt.measure.bench import Bench
 from edgegpt.op_costs import OpCosts, Work
@@ -13,7 +14,6 @@ from edgegpt.prediction import Predictor, caveats, is_here
 from edgegpt.quantization import AUTO, matrices
 from edgegpt.report.facts import Facts
 from edgegpt.report.weights import Weights
-from edgegpt.row_text import threads_text
 from edgegpt.runtime.tuning import PREFILL_CHUNK
 from edgegpt.target import Target
 

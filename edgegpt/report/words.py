@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from edgegpt import row_text
+from edgegpt.budget import format
+from edgegpt.budget.verdict import Row
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.noise import quietness
-from edgegpt.verdict import Row
 
 _SPACE: Final = "\N{NO-BREAK SPACE}"
 
@@ -97,17 +97,17 @@ def budget_range(row: Row) -> str:
     estimate = row.estimate
     if estimate is None or estimate.low == estimate.high:
         return ""
-    return row_text.measured(row).partition(" (")[2].rstrip(")")
+    return format.measured(row).partition(" (")[2].rstrip(")")
 
 
 def budget_margin(row: Row) -> str:
     """With a real minus sign."""
-    return row_text.margin(row).replace("-", "−")
+    return format.margin(row).replace("-", "−")
 
 
 def budget_value(row: Row) -> str:
     """The figure alone."""
-    return row_text.measured(row).partition(" (")[0]
+    return format.measured(row).partition(" (")[0]
 
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
@@ -123,7 +123,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "name": name,
     "command": command,
     "quietness": quietness,
-    "budget_limit": row_text.limit,
+    "budget_limit": format.limit,
     "budget_margin": budget_margin,
     "budget_range": budget_range,
     "budget_value": budget_value,

@@ -17,7 +17,7 @@ from edgegpt_ros.resident import peak_rss_bytes
 from edgegpt_ros.wire import wire
 
 if TYPE_CHECKING:
-    from edgegpt.budget import Budget
+    from edgegpt.budget.budget import Budget
 
 _MB = 1e6
 
@@ -58,7 +58,9 @@ def load_model(
 
 
 def _read_budget(path: str) -> "Budget":
-    from edgegpt.budget import Budget  # brings pydantic, 16 MB, which a node without a budget does not need
+    from edgegpt.budget.budget import (
+        Budget,  # brings pydantic, 16 MB, which a node without a budget does not need
+    )
 
     return Budget.from_yaml(path)
 

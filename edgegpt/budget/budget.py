@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from edgegpt.board import Board
+from edgegpt.budget.board import Board
 from edgegpt.config.messages import nearest
 from edgegpt.config.quantity import AtLeastOne, Count, Positive, Share, Words
 from edgegpt.config.schema import parse_model

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from edgegpt.budget.estimates import LEAST_PROCESSES
+from edgegpt.budget.verdict import Estimate
 from edgegpt.errors import MeasureError
-from edgegpt.estimates import LEAST_PROCESSES
 from edgegpt.measure.distribution import Distribution
-from edgegpt.verdict import Estimate
 
 _LEAST_FOR_A_MEDIAN: Final = (
     LEAST_PROCESSES  # of fewer samples the interval has no lower end, and breaks no limit

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from edgegpt.budget.verdict import Estimate
 from edgegpt.measure.distribution import Distribution, Interval
 from edgegpt.measure.noise import DISTURBED_PERCENT
 from edgegpt.measure.spec import STEADY_REQUESTS, ProcessFigures
-from edgegpt.verdict import Estimate
 
 # With six, the smallest and the largest enclose the true median with 97 %; with five, with 94 % only.
 LEAST_PROCESSES: Final = 6

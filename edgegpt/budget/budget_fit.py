@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from edgegpt.budget import Budget
+from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import DataError, MeasureError
 from edgegpt.examples import Pair, numbered_pairs, read_text

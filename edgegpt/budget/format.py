@@ -5,11 +5,11 @@ from itertools import count
 from math import isinf
 from typing import TYPE_CHECKING, Final
 
+from edgegpt.budget.verdict import Row
 from edgegpt.measure.noise import quietness
-from edgegpt.verdict import Row
 
 if TYPE_CHECKING:
-    from edgegpt.check import Check
+    from edgegpt.budget.check import Check
 
 HEADER: Final = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
 

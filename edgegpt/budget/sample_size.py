@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import ceil, isinf
 from typing import Final
 
-from edgegpt.board import Board
-from edgegpt.budget import Budget
+from edgegpt.budget.board import Board
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.numbers import rounded_up
+from edgegpt.budget.verdict import Row
 from edgegpt.measure.distribution import P99_SAMPLES
 from edgegpt.measure.machine import Machine
 from edgegpt.measure.spec import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures
-from edgegpt.planner.numbers import rounded_up
-from edgegpt.verdict import Row
 
 MOST_SECONDS: Final = 3600  # of measuring times in one process
 _COUNTED: Final = {"parameters", "artifact_mb", "kv_cache_mb", "accuracy"}  # for which no process is needed

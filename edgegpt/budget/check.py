@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.budget import Budget
-from edgegpt.budget_fit import check_fit
-from edgegpt.check_plan import (
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.budget_fit import check_fit
+from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
+from edgegpt.budget.memory import check_memory
+from edgegpt.budget.sample_size import (
     MOST_SECONDS,
     SECONDS_OPTION,
     SecondsOption,
@@ -18,18 +20,16 @@ from edgegpt.check_plan import (
     elsewhere,
     held_limits,
 )
+from edgegpt.budget.verdict import Estimate, Row, Verdict, rows
 from edgegpt.errors import MeasureError
-from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.examples import Pair
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import check_threads, measure_process
 from edgegpt.measure.spec import Plan, ProcessFigures
-from edgegpt.memory_need import check_memory
 from edgegpt.runtime.artifact import Counted, count_artifact
 from edgegpt.runtime.evaluation import evaluate
 from edgegpt.runtime.generator import load
-from edgegpt.verdict import Estimate, Row, Verdict, rows
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
 

@@ -1,0 +1,1 @@
+"""Budgets as files, and what measuring a model against one says."""
