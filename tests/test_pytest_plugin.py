@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from tiny_files import graph, metadata, write_file
 
-from edgegpt import contract, pytest_held
+from edgegpt import contract
 from edgegpt.errors import BudgetError
+from edgegpt.pytest_plugin import fixture
 from edgegpt.runtime.onnx_file import read_metadata
 from edgegpt_export import export_checkpoint
 
@@ -196,9 +197,9 @@ def test_the_suites_own_load_is_none_and_advice_names_the_plugins_option(
         given.update(options)
         raise BudgetError("that is enough")
 
-    monkeypatch.setattr(pytest_held, "check", remembered)
+    monkeypatch.setattr(fixture, "check", remembered)
     (tmp_path / "b.yaml").write_text("name: b\nload_ms: 1\n")
-    held = pytest_held.Held(model, tmp_path / "b.yaml", None, 1.0)
+    held = fixture.Held(model, tmp_path / "b.yaml", None, 1.0)
     with pytest.raises(BudgetError, match="that is enough"):
         held.row("load_ms")
     assert given["before"] is held.machine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from edgegpt.pytest_held import Held, HeldForTest
+    from edgegpt.pytest_plugin.fixture import Held, HeldForTest
 
 _HELD: "pytest.StashKey[Held]" = pytest.StashKey()
 _MARKER = "edgegpt_budget"
@@ -55,8 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
             "edgegpt does not measure under pytest-xdist, whose workers would take the time from each other; "
             "run without -n, or with -n 0"
         )
-    from edgegpt.pytest_held import Held
-    from edgegpt.pytest_items import BudgetItems
+    from edgegpt.pytest_plugin.fixture import Held
+    from edgegpt.pytest_plugin.items import BudgetItems
 
     held = config.stash[_HELD] = Held.from_config(config)
     config.pluginmanager.register(BudgetItems(held), "edgegpt-budget-items")
@@ -69,7 +69,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if held is None:
             pytest.skip(_NEEDS_OPTIONS)
         for name in marker.args:
-            from edgegpt.pytest_held import one_sentence
+            from edgegpt.pytest_plugin.fixture import one_sentence
 
             with one_sentence():
                 marked = held.has_marked(name)

@@ -10,7 +10,7 @@ from edgegpt.budget.format import HEADER, cells, remarks, threads_text, versions
 from edgegpt.budget.verdict import Verdict
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 from edgegpt.extras import needs
-from edgegpt.pytest_held import Held, row_properties, skip_unmeasured
+from edgegpt.pytest_plugin.fixture import Held, row_properties, skip_unmeasured
 from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.self_check import (
