@@ -27,9 +27,9 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.measure.machine import machine
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import BURST, Plan
-from edgegpt.prediction import Predictor, caveats
+from edgegpt.prediction.predict import Predictor, caveats
+from edgegpt.prediction.target import Target
 from edgegpt.profiling.profile import profile
-from edgegpt.target import Target
 from edgegpt_export import op_graphs
 from edgegpt_export.random_file import write_random_file
 

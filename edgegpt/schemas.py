@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
 from edgegpt.files import write_text
-from edgegpt.target import Target
+from edgegpt.prediction.target import Target
 
 FOLDER: Final = Path("configs/schemas")
 

@@ -14,6 +14,7 @@ from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
 from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
+from edgegpt.prediction.target import Target
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts
 from edgegpt.report.gather import Report
@@ -24,7 +25,6 @@ from edgegpt.report.weights import read_weights
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.file import read_file
 from edgegpt.runtime.proof import Number, read_evidence
-from edgegpt.target import Target
 
 # A legal name of a file that would do harm on a page that does not escape it.
 NAME = '<img src=x onerror=alert(1)> & "co" $a_b$.onnx'

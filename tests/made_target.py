@@ -1,6 +1,6 @@
 """A target made by hand, of round numbers: nothing in it was measured."""
 
-from edgegpt.target import (
+from edgegpt.prediction.target import (
     Attention,
     Bandwidth,
     CacheStreaming,

@@ -27,7 +27,7 @@ from edgegpt.measure.machine import machine
 from edgegpt.planner.finalists import Finalist
 from edgegpt.planner.plan import Plan, plan
 from edgegpt.planner.proof import Proof, prove
-from edgegpt.target import TargetMachine
+from edgegpt.prediction.target import TargetMachine
 
 Capture = pytest.CaptureFixture[str]
 

@@ -22,7 +22,7 @@ from edgegpt.planner.scaling import PRECISION_NATS, block_parameters, expected_l
 from edgegpt.planner.search import Job, Rated, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import FEWEST, MOST, Candidate, Space, space_of
 from edgegpt.planner.spread import processes, ranges
-from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 
 FEW = replace(SMALL, contexts=(128,), widths=(64, 256))

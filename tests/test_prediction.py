@@ -14,9 +14,9 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.interpolation import Curve, between
-from edgegpt.op_costs import Work
-from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt.prediction.cost_model import Work
+from edgegpt.prediction.interpolation import Curve, between
+from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
 from edgegpt_export.random_file import write_random_file

@@ -16,8 +16,8 @@ from made_target import TARGET
 import edgegpt
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
-from edgegpt.op_costs import OpCosts
 from edgegpt.packing import block_size
+from edgegpt.prediction.cost_model import OpCosts
 from edgegpt.profiling import clock
 from edgegpt.profiling import profile as profile_module
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming

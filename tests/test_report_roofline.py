@@ -10,11 +10,11 @@ from made_target import TARGET
 from page_text import words
 
 from edgegpt.measure.machine import machine
-from edgegpt.prediction import Predictor
+from edgegpt.prediction.predict import Predictor
+from edgegpt.prediction.target import TargetMachine
 from edgegpt.report.page import page
 from edgegpt.report.predicted import predict
 from edgegpt.report.roofline import roofline
-from edgegpt.target import TargetMachine
 
 Capture = pytest.CaptureFixture[str]
 

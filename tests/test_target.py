@@ -8,9 +8,9 @@ from made_target import TARGET
 
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
-from edgegpt.prediction import caveats, is_here
+from edgegpt.prediction.predict import caveats, is_here
+from edgegpt.prediction.target import Target, TargetMachine
 from edgegpt.system import cpu_name
-from edgegpt.target import Target, TargetMachine
 
 WRONG_BLOCK = [row.model_dump() for row in TARGET.products]
 WRONG_BLOCK[0]["block"] = 64

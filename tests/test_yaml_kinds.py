@@ -10,7 +10,7 @@ from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
 from edgegpt.config.yaml_kinds import KINDS, other_kind
 from edgegpt.errors import ConfigError
-from edgegpt.target import Target
+from edgegpt.prediction.target import Target
 from edgegpt.training.config import RunConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edgegpt.planner.plan import Plan
     from edgegpt.planner.proof import Proof
     from edgegpt.planner.space import Space
-    from edgegpt.target import Target
+    from edgegpt.prediction.target import Target
 
 
 def plan(
@@ -60,7 +60,7 @@ def plan(
     from edgegpt.planner.plan import plan as search
     from edgegpt.planner.proof import prove
     from edgegpt.planner.space import space_of
-    from edgegpt.target import Target
+    from edgegpt.prediction.target import Target
 
     if out is not None:
         check_out_file("--out", out, (".yaml", ".yml"))
@@ -122,7 +122,7 @@ def _finalists(
     planned: "Plan", target: "Target | None", n: int, on_step: Callable[[str], None], before: "Machine"
 ) -> "Iterable[Finalist]":
     """Measured where the target is this machine, so that its promise can be kept here."""
-    from edgegpt.prediction import is_here
+    from edgegpt.prediction.predict import is_here
 
     if target is None or not n or not is_here(target):
         return ()

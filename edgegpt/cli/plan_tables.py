@@ -13,7 +13,7 @@ from edgegpt.measure.noise import quietness
 from edgegpt.planner.impossible import describe
 from edgegpt.planner.plan import Plan
 from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
-from edgegpt.prediction import caveats
+from edgegpt.prediction.predict import caveats
 
 if TYPE_CHECKING:
     from edgegpt.planner.finalists import Finalist
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgegpt.planner.proof import Proof
     from edgegpt.planner.search import Rated
     from edgegpt.planner.space import Space
-    from edgegpt.target import Target
+    from edgegpt.prediction.target import Target
 
 _FRONT = 12  # rows
 _RULE = (

@@ -11,9 +11,9 @@ from edgegpt.budget.format import threads_text
 from edgegpt.cli.output import table
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.prediction import Prediction, Predictor, caveats
+from edgegpt.prediction.predict import Prediction, Predictor, caveats
+from edgegpt.prediction.target import Target
 from edgegpt.quantization import PRECISIONS
-from edgegpt.target import Target
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from edgegpt.extras import needs
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.target import Target
+    from edgegpt.prediction.target import Target
 
 
 def profile(

@@ -16,8 +16,8 @@ from edgegpt.budget.budget import Budget, FirstTokenLatency
 from edgegpt.budget.memory import RUNTIME_BYTES
 from edgegpt.errors import ConfigError
 from edgegpt.planner.space import Candidate
-from edgegpt.prediction import Predictor, artifact_mb
-from edgegpt.target import Target
+from edgegpt.prediction.predict import Predictor, artifact_mb
+from edgegpt.prediction.target import Target
 
 _COUNTED: Final = ("parameters", "artifact_mb", "kv_cache_mb")
 _ALWAYS: Final = (*_COUNTED, "peak_rss_mb")

@@ -13,7 +13,7 @@ from edgegpt.planner.ray_cluster import ray_cluster
 from edgegpt.planner.search import Found, Job, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import Space
 from edgegpt.planner.spread import Result, Spread, Task, check_workers, processes, ranges
-from edgegpt.target import Target
+from edgegpt.prediction.target import Target
 
 KEEP: Final = 10
 

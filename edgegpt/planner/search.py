@@ -10,8 +10,8 @@ from typing import Any
 from edgegpt.planner.limits import Limits, broken, counted, predicted
 from edgegpt.planner.scaling import expected_loss
 from edgegpt.planner.space import Candidate, Space
-from edgegpt.prediction import Predictor
-from edgegpt.target import Target
+from edgegpt.prediction.predict import Predictor
+from edgegpt.prediction.target import Target
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from edgegpt.planner.impossible import describe
 from edgegpt.planner.plan import Plan
 from edgegpt.planner.search import Rated
-from edgegpt.target import Target
+from edgegpt.prediction.target import Target
 
 _SHOWN = ("parameters", "artifact_mb", "peak_rss_mb", "ttft_ms.p50", "token_ms.p50")
 

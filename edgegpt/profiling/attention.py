@@ -6,14 +6,14 @@ from typing import Final
 import numpy as np
 
 from edgegpt.contract import past_names, present_names
-from edgegpt.interpolation import Curve
+from edgegpt.prediction.interpolation import Curve
+from edgegpt.prediction.target import Attention, CacheStreaming
 from edgegpt.profiling.bound import Run, bound
 from edgegpt.profiling.clock import burst_us, fastest_us, sweeper
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.profiling.products import TOKENS, above_near, largest_working_set_mb
 from edgegpt.runtime.ort_backend import open_session
-from edgegpt.target import Attention, CacheStreaming
 
 _LAYERS: Final = 2
 _HEADS: Final = ((2, 32), (8, 32), (4, 64), (12, 64))  # n_head, head_dim

@@ -12,7 +12,8 @@ import numpy as np
 from edgegpt.config.model import ModelConfig
 from edgegpt.measure.spec import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.op_costs import OpCosts, Work
+from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.target import Call, Calls, Line
 from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import WriteFile
@@ -22,7 +23,6 @@ from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.kv_cache import KVCache
 from edgegpt.runtime.reply import percentile
 from edgegpt.runtime.sampling import SamplingParams, new_rng, sample
-from edgegpt.target import Call, Calls, Line
 
 _MODELS: Final = ((16, 2, 1), (16, 2, 8), (128, 4, 4), (256, 8, 4))  # n_embd, n_head, n_layer
 _VOCAB_SIZE: Final = 512

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from edgegpt.prediction.target import Line, Nodes
 from edgegpt.profiling.bound import Run, rows
 from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.runtime.ort_backend import open_session
-from edgegpt.target import Line, Nodes
 
 _N: Final = 32  # nodes of a graph
 _WIDTHS: Final = (64, 256, 1024)

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.call_costs import CallCosts
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import Plan, ProcessFigures
-from edgegpt.op_costs import Work
+from edgegpt.prediction.call_costs import CallCosts
+from edgegpt.prediction.cost_model import Work
+from edgegpt.prediction.target import Load, Memory, PerMb, PerPrecision
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
-from edgegpt.target import Load, Memory, PerMb, PerPrecision
 
 _CONTEXT: Final = 64
 _TINY: Final = (512, 32, 1)  # vocab_size, n_embd, n_layer

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from edgegpt.call_costs import CallCosts
 from edgegpt.errors import MeasureError
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import check_threads
-from edgegpt.op_costs import OpCosts
+from edgegpt.prediction.call_costs import CallCosts
+from edgegpt.prediction.cost_model import OpCosts
+from edgegpt.prediction.target import Bandwidth, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
 from edgegpt.profiling.calls import measure_calls
@@ -22,7 +23,6 @@ from edgegpt.profiling.nodes import measure_call_us, measure_nodes
 from edgegpt.profiling.processes import measure_processes
 from edgegpt.profiling.products import measure_products, measure_streaming
 from edgegpt.runtime.ort_backend import open_session
-from edgegpt.target import Bandwidth, Target, TargetMachine
 from edgegpt.waiting import moment
 
 OnStep = Callable[[str], None]

@@ -6,7 +6,7 @@ from pathlib import Path
 from edgegpt.budget.budget import Budget
 from edgegpt.config.schema import parse_model
 from edgegpt.config.yaml_reader import read_bytes
-from edgegpt.target import Target
+from edgegpt.prediction.target import Target
 
 
 def read_budget(path: Path) -> tuple[Budget, str]:

@@ -9,13 +9,13 @@ import numpy as np
 from edgegpt.budget.format import threads_text
 from edgegpt.contract import ENGINE
 from edgegpt.measure.bench import Bench
-from edgegpt.op_costs import OpCosts, Work
-from edgegpt.prediction import Predictor, caveats, is_here
+from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.predict import Predictor, caveats, is_here
+from edgegpt.prediction.target import Target
 from edgegpt.quantization import AUTO, matrices
 from edgegpt.report.facts import Facts
 from edgegpt.report.weights import Weights
 from edgegpt.runtime.tuning import PREFILL_CHUNK
-from edgegpt.target import Target
 
 
 @dataclass(frozen=True)

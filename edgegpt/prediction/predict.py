@@ -1,6 +1,6 @@
 """What a model will cost on a board, before it is built: from a config, a recipe and a target.
 
-    times       `edgegpt.op_costs` and `edgegpt.call_costs` add up the nodes and the calls of a request
+    times       `edgegpt.prediction.predict.cost_model` and `edgegpt.prediction.predict.call_costs` add up the nodes and the calls of a request
     load        imports + a session by layers, vocabulary and MB of weights + the calls of the warm-up
     peak RSS    imports + the same terms for memory + one KV cache
     file        weights and scales exactly; proof, graph by layers, tokenizer by its vocabulary as estimates
@@ -14,13 +14,13 @@ from typing import Final
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.call_costs import CallCosts
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
-from edgegpt.op_costs import OpCosts, Work
+from edgegpt.prediction.call_costs import CallCosts
+from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.target import PerMb, Target, TargetMachine
 from edgegpt.quantization import recipe, weight_bytes
-from edgegpt.target import PerMb, Target, TargetMachine
 
 # Bytes of an engine file besides its weights, rather too many than too few: config and digests, the proof
 # that the export adds, names and shapes of a layer's nodes and its bits in the recipe.

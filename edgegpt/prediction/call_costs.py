@@ -5,9 +5,9 @@ every further token is one step. `Calls` was fitted to whole small models, whose
 token is taken off, so that it can be put on again for any vocabulary.
 """
 
-from edgegpt.op_costs import OpCosts, Work
+from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.target import Call, Calls
 from edgegpt.runtime.tuning import PREFILL_CHUNK
-from edgegpt.target import Call, Calls
 
 _WARM_UP_TOKENS = 4  # of each of TextGenerator.warm_up's two answers
 

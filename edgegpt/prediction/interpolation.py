@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from edgegpt.target import CacheStreaming, Streaming
+from edgegpt.prediction.target import CacheStreaming, Streaming
 
 
 class Curve:

@@ -1,0 +1,1 @@
+"""Board profiles, and what a model costs on a profiled board."""
