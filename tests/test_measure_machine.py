@@ -14,7 +14,7 @@ from edgegpt.free_memory import group_free_bytes
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import available_memory_bytes, cgroup_quota, machine
 from edgegpt.memory import memory, peak_rss_bytes
-from edgegpt.profiling.products import largest_working_set_mb
+from edgegpt.profiling.matmul import largest_working_set_mb
 from edgegpt.system import control_groups
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")

@@ -18,16 +18,16 @@ from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.packing import block_size
 from edgegpt.prediction.cost_model import OpCosts
-from edgegpt.profiling import clock
 from edgegpt.profiling import profile as profile_module
+from edgegpt.profiling import timing
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
-from edgegpt.profiling.calls import measure_calls
-from edgegpt.profiling.clock import fastest_us
+from edgegpt.profiling.elementwise import measure_nodes
+from edgegpt.profiling.engine_calls import measure_calls
 from edgegpt.profiling.fit import fit
-from edgegpt.profiling.nodes import measure_nodes
-from edgegpt.profiling.products import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
+from edgegpt.profiling.matmul import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt.profiling.profile import second_thread_us
+from edgegpt.profiling.timing import fastest_us
 from edgegpt.quantization import PRECISIONS
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt.waiting import Moment
@@ -43,7 +43,7 @@ SMALL = ModelConfig(
 def test_a_burst_of_slow_calls_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a slow board takes many minutes."""
     now, calls = [0.0], [0]
-    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
 
     def call_of(seconds: float) -> int:
         def call() -> None:
@@ -51,7 +51,7 @@ def test_a_burst_of_slow_calls_is_short(monkeypatch: pytest.MonkeyPatch) -> None
             calls[0] += 1
 
         calls[0] = 0
-        assert clock.burst_us(call, lambda: None, 0.0) == pytest.approx(1e6 * seconds)
+        assert timing.burst_us(call, lambda: None, 0.0) == pytest.approx(1e6 * seconds)
         return calls[0] // 3
 
     assert [call_of(seconds) for seconds in (0.001, 0.06, 5.0)] == [16, 4, 3]
@@ -170,7 +170,7 @@ def test_a_product_runs_with_every_number_of_tokens() -> None:
 @pytest.mark.slow
 def test_all_parts_of_a_profile_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     # As on a board with little memory, where large working sets are left out. The README's profile has them.
-    monkeypatch.setattr("edgegpt.profiling.products.available_memory_bytes", lambda: 160_000_000)
+    monkeypatch.setattr("edgegpt.profiling.matmul.available_memory_bytes", lambda: 160_000_000)
     nodes = measure_nodes(op_graphs, 1, 0.0, 0.0)
     streaming = list(measure_streaming(op_graphs, 1, 0.0, 0.0))
     assert max(row.working_set_mb for row in streaming) == pytest.approx(16, abs=1)

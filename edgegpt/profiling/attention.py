@@ -9,10 +9,10 @@ from edgegpt.contract import past_names, present_names
 from edgegpt.prediction.interpolation import Curve
 from edgegpt.prediction.target import Attention, CacheStreaming
 from edgegpt.profiling.bound import Run, bound
-from edgegpt.profiling.clock import burst_us, fastest_us, sweeper
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
-from edgegpt.profiling.products import TOKENS, above_near, largest_working_set_mb
+from edgegpt.profiling.matmul import TOKENS, above_near, largest_working_set_mb
+from edgegpt.profiling.timing import burst_us, fastest_us, sweeper
 from edgegpt.runtime.ort_backend import open_session
 
 _LAYERS: Final = 2

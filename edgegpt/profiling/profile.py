@@ -16,12 +16,12 @@ from edgegpt.prediction.cost_model import OpCosts
 from edgegpt.prediction.target import Bandwidth, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
-from edgegpt.profiling.calls import measure_calls
-from edgegpt.profiling.clock import median_us
+from edgegpt.profiling.elementwise import measure_call_us, measure_nodes
+from edgegpt.profiling.engine_calls import measure_calls
 from edgegpt.profiling.graphs import Graphs, WriteFile
-from edgegpt.profiling.nodes import measure_call_us, measure_nodes
-from edgegpt.profiling.processes import measure_processes
-from edgegpt.profiling.products import measure_products, measure_streaming
+from edgegpt.profiling.load_and_memory import measure_processes
+from edgegpt.profiling.matmul import measure_products, measure_streaming
+from edgegpt.profiling.timing import median_us
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt.waiting import moment
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from edgegpt.prediction.target import Line, Nodes
 from edgegpt.profiling.bound import Run, rows
-from edgegpt.profiling.clock import fastest_us
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
+from edgegpt.profiling.timing import fastest_us
 from edgegpt.runtime.ort_backend import open_session
 
 _N: Final = 32  # nodes of a graph
