@@ -5,7 +5,7 @@ from typing import Any
 from made_target import TARGET
 
 from edgegpt.budget.budget import Budget
-from edgegpt.planner.plan import Plan, plan
+from edgegpt.planner.planner import Plan, plan
 from edgegpt.planner.space import Space
 
 # Some 200 models, smaller ones among them than edgegpt is for.

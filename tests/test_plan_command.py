@@ -25,7 +25,7 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError
 from edgegpt.measure.machine import machine
 from edgegpt.planner.finalists import Finalist
-from edgegpt.planner.plan import Plan, plan
+from edgegpt.planner.planner import Plan, plan
 from edgegpt.planner.proof import Proof, prove
 from edgegpt.prediction.target import TargetMachine
 
@@ -233,7 +233,7 @@ def test_on_a_busy_machine_there_is_no_second_search_but_a_sentence(
     busy = measured(first, 2.0, ("the load was 9",))
     proof = prove(first, lambda _: busy, lambda _: pytest.fail("it searched"))
     assert (proof.chosen, proof.slower, proof.noise) == (None, {}, ("the load was 9",))
-    monkeypatch.setattr("edgegpt.planner.plan.plan", lambda *_, **__: first)
+    monkeypatch.setattr("edgegpt.planner.planner.plan", lambda *_, **__: first)
     monkeypatch.setattr("edgegpt.cli.plan._finalists", lambda *_: busy)
     assert main(["plan", "--budget", files[0], "--target", files[1]]) == 1
     assert (

@@ -17,11 +17,11 @@ from edgegpt.accounting import kv_cache_bytes, parameter_count
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner.limits import limits_of
-from edgegpt.planner.plan import plan
+from edgegpt.planner.parallel import processes, ranges
+from edgegpt.planner.planner import plan
 from edgegpt.planner.scaling import PRECISION_NATS, block_parameters, expected_loss, right_vocabularies
 from edgegpt.planner.search import Job, Rated, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import FEWEST, MOST, Candidate, Space, space_of
-from edgegpt.planner.spread import processes, ranges
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 

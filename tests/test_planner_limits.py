@@ -14,7 +14,7 @@ from edgegpt.budget.numbers import rounded_up
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner import finalists
 from edgegpt.planner.limits import limits_of
-from edgegpt.planner.plan import plan
+from edgegpt.planner.planner import plan
 from edgegpt.planner.space import Space
 
 # One thing that a sentence says of a limit: its name, the value that is possible, the one that is allowed.

@@ -19,7 +19,7 @@ from edgegpt.measure.noise import quietness
 if TYPE_CHECKING:
     from edgegpt.measure.machine import Machine
     from edgegpt.planner.finalists import Finalist
-    from edgegpt.planner.plan import Plan
+    from edgegpt.planner.planner import Plan
     from edgegpt.planner.proof import Proof
     from edgegpt.planner.space import Space
     from edgegpt.prediction.target import Target
@@ -57,7 +57,7 @@ def plan(
     from edgegpt.budget.budget import Budget
     from edgegpt.measure.machine import machine
     from edgegpt.planner.limits import prompt_tokens_of
-    from edgegpt.planner.plan import plan as search
+    from edgegpt.planner.planner import plan as search
     from edgegpt.planner.proof import prove
     from edgegpt.planner.space import space_of
     from edgegpt.prediction.target import Target

@@ -10,8 +10,8 @@ from edgegpt.budget.format import threads_text
 from edgegpt.budget.numbers import plain
 from edgegpt.cli.output import table
 from edgegpt.measure.noise import quietness
-from edgegpt.planner.impossible import describe
-from edgegpt.planner.plan import Plan
+from edgegpt.planner.infeasible import describe
+from edgegpt.planner.planner import Plan
 from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
 from edgegpt.prediction.predict import caveats
 

@@ -15,7 +15,7 @@ from edgegpt.measure.noise import noise
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import Plan as Measuring
 from edgegpt.measure.spec import ProcessFigures
-from edgegpt.planner.impossible import describe
+from edgegpt.planner.infeasible import describe
 from edgegpt.planner.limits import Limits, broken
 from edgegpt.planner.search import Rated
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from edgegpt.errors import BudgetError
 from edgegpt.planner.finalists import Finalist
 from edgegpt.planner.limits import Limits
-from edgegpt.planner.plan import Plan
+from edgegpt.planner.planner import Plan
 from edgegpt.planner.search import Rated
 
 

@@ -1,7 +1,7 @@
 """A planned model as a finished models/*.yaml."""
 
-from edgegpt.planner.impossible import describe
-from edgegpt.planner.plan import Plan
+from edgegpt.planner.infeasible import describe
+from edgegpt.planner.planner import Plan
 from edgegpt.planner.search import Rated
 from edgegpt.prediction.target import Target
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from edgegpt.budget.budget import Budget
 from edgegpt.errors import ConfigError, ImpossibleBudgetError
-from edgegpt.planner.impossible import impossible, impossible_json
+from edgegpt.planner.infeasible import impossible, impossible_json
 from edgegpt.planner.limits import Limits, limits_of
-from edgegpt.planner.ray_cluster import ray_cluster
+from edgegpt.planner.parallel import Result, Spread, Task, check_workers, processes, ranges
+from edgegpt.planner.ray_backend import ray_cluster
 from edgegpt.planner.search import Found, Job, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import Space
-from edgegpt.planner.spread import Result, Spread, Task, check_workers, processes, ranges
 from edgegpt.prediction.target import Target
 
 KEEP: Final = 10

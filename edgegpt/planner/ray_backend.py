@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from edgegpt.errors import ConfigError
+from edgegpt.planner.parallel import Result, Spread, Task, ranges
 from edgegpt.planner.search import Job
-from edgegpt.planner.spread import Result, Spread, Task, ranges
 from edgegpt.short_cause import short_cause
 
 LOCAL: Final = "local"  # a cluster of this machine alone, for as long as the search takes
