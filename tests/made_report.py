@@ -17,9 +17,9 @@ from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
 from edgegpt.prediction.target import Target
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts
-from edgegpt.report.gather import Report
-from edgegpt.report.page import page
+from edgegpt.report.html import page
 from edgegpt.report.predicted import predict
+from edgegpt.report.report import Report
 from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
 from edgegpt.runtime.artifact import open_artifact

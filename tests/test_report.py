@@ -10,7 +10,7 @@ from page_text import words
 from edgegpt.accounting import account
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.spec import ProcessFigures
-from edgegpt.report.page import page
+from edgegpt.report.html import page
 from edgegpt.report.weights import read_weights
 from edgegpt.report.words import breakable, fixed, short, size
 from edgegpt.runtime.artifact import open_artifact

@@ -20,7 +20,7 @@ from edgegpt import contract
 from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.measure.bench import Bench
-from edgegpt.report import gather as gather_module
+from edgegpt.report import report as gather_module
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.report.document import report_json
 from edgegpt.runtime.onnx_file import file_sha256
@@ -51,7 +51,7 @@ def test_a_number_that_json_has_not_is_null(
     report = made_report(file)
     bad = replace(report, repeated=(replace(report.repeated[0], value=float("nan")),))
     monkeypatch.setattr(gather_module, "gather", lambda *_, **__: bad)
-    monkeypatch.setattr("edgegpt.report.page.save_page", lambda _, out: out.write_text(""))
+    monkeypatch.setattr("edgegpt.report.html.save_page", lambda _, out: out.write_text(""))
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(file), "--out", "out.html", "--json"]) == 1
 

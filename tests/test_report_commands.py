@@ -15,7 +15,7 @@ from page_text import Seen
 
 from edgegpt.cli.main import main
 from edgegpt.report.commands import Options, commands
-from edgegpt.report.page import page
+from edgegpt.report.html import page
 from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]

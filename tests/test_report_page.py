@@ -20,7 +20,7 @@ from edgegpt.budget.board import Board
 from edgegpt.budget.budget import Budget, FirstTokenLatency
 from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
-from edgegpt.report.page import page as html_of
+from edgegpt.report.html import page as html_of
 from edgegpt.report.words import times
 from edgegpt.runtime.proof import Number
 from edgegpt_export import export_checkpoint

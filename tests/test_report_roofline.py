@@ -12,7 +12,7 @@ from page_text import words
 from edgegpt.measure.machine import machine
 from edgegpt.prediction.predict import Predictor
 from edgegpt.prediction.target import TargetMachine
-from edgegpt.report.page import page
+from edgegpt.report.html import page
 from edgegpt.report.predicted import predict
 from edgegpt.report.roofline import roofline
 

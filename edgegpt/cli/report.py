@@ -14,7 +14,7 @@ from edgegpt.extras import needs
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.report.gather import Report
+    from edgegpt.report.report import Report
 
 
 def report(
@@ -51,9 +51,9 @@ def report(
         if given is not None:
             check_name(option, given)
     with needs("report"):
-        from edgegpt.report.page import save_page
+        from edgegpt.report.html import save_page
     from edgegpt.report.document import report_json
-    from edgegpt.report.gather import gather
+    from edgegpt.report.report import gather
 
     with steps() as on_step:
         made = gather(

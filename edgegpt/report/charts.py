@@ -17,8 +17,8 @@ from matplotlib.ticker import NullLocator
 
 from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
 from edgegpt.measure.spec import ProcessFigures
-from edgegpt.report.gather import Report
 from edgegpt.report.predicted import Roof
+from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point, Roofline
 from edgegpt.report.weights import Weights
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from edgegpt.budget.check import check_json
 from edgegpt.measure.bench_json import bench_json
-from edgegpt.report.gather import Report
 from edgegpt.report.predicted import Predicted
+from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point
 from edgegpt.runtime.proof import Number
 

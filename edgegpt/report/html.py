@@ -8,7 +8,7 @@ from edgegpt.budget.verdict import Verdict
 from edgegpt.files import write_text
 from edgegpt.measure.bench_json import INSIDE
 from edgegpt.report.charts import charts
-from edgegpt.report.gather import Report
+from edgegpt.report.report import Report
 from edgegpt.report.weights import kind_of
 from edgegpt.report.words import FILTERS
 
