@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edgegpt.cli.out_file import check_out_file, out_file
+from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
 from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from edgegpt.cli.evidence import evidence_sentence
-from edgegpt.cli.out_file import out_file
+from edgegpt.cli.options import out_file
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.cli.recipe import recipe_table

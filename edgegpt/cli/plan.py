@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.out_file import check_out_file, out_file
+from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.cli.schema_comment import schema_comment
