@@ -30,7 +30,7 @@ from edgegpt.measure.spec import BURST, Plan
 from edgegpt.prediction.predict import Predictor, caveats
 from edgegpt.prediction.target import Target
 from edgegpt.profiling.profile import profile
-from edgegpt_export import op_graphs
+from edgegpt_export import synthetic
 from edgegpt_export.random_file import write_random_file
 
 Pair = tuple[dict[str, float], dict[str, float]]  # a model's figures, predicted and measured
@@ -144,7 +144,7 @@ class Model:
 
 def sweep(models: list[Model], stored: Target | None, seconds: float) -> Iterator[Pair]:
     """Of each model."""
-    target = stored or profile(op_graphs, write_random_file)
+    target = stored or profile(synthetic, write_random_file)
     for caveat in caveats(target):
         print(f"Careful: {caveat}.", flush=True)
     for model in models:

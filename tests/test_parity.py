@@ -14,7 +14,7 @@ from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.quantization import recipe
 from edgegpt_export import build_engine_graph
-from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes
+from edgegpt_export.graph_checks import expected_weight_bytes, unwanted_operators, weight_bytes
 from edgegpt_export.runner import GrowingCache, SharedCache
 
 ATOL = 1e-5

@@ -32,14 +32,14 @@ def profile(
     if name == "":
         raise MeasureError("--name must not be empty; leave it out for the system's own")
     with needs("plan"):
-        from edgegpt_export import op_graphs
+        from edgegpt_export import synthetic
         from edgegpt_export.random_file import write_random_file
     from edgegpt.files import write_text
     from edgegpt.profiling.profile import profile as measure
 
     with steps() as on_step:
         target = measure(
-            op_graphs,
+            synthetic,
             write_random_file,
             name=name,
             threads=threads,

@@ -7,7 +7,7 @@ from rich.table import Table
 from edgegpt.cli.output import table
 
 if TYPE_CHECKING:
-    from edgegpt_export.quantisation import Quantisation
+    from edgegpt_export.bit_allocation import Quantisation
 
 
 def recipe_table(quantisation: "Quantisation") -> Table:

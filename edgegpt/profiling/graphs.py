@@ -1,4 +1,4 @@
-"""What a maker of graphs has to offer; `edgegpt_export.op_graphs` is one, and needs onnx."""
+"""What a maker of graphs has to offer; `edgegpt_export.synthetic` is one, and needs onnx."""
 
 from collections.abc import Callable
 from pathlib import Path

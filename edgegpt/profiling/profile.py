@@ -64,7 +64,7 @@ def profile(
     """Measure everything that a prediction needs, in one to three minutes.
 
     Args:
-        graphs: makes the graphs; `edgegpt_export.op_graphs`.
+        graphs: makes the graphs; `edgegpt_export.synthetic`.
         write_file: writes whole models; `edgegpt_export.random_file.write_random_file`.
         name: of the board; the machine's own unless given.
         threads: of onnxruntime.

@@ -12,6 +12,7 @@ from edgegpt.errors import EdgeGPTError
 from edgegpt.model.checkpoint import Checkpoint
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
 from edgegpt.runtime.ort_backend import open_session
+from edgegpt_export.bit_allocation import Quantisation, preset
 from edgegpt_export.cache_scales import cache_scales
 from edgegpt_export.calibration import Sequences, calibration_sequences
 from edgegpt_export.compare import mean_kl
@@ -20,7 +21,6 @@ from edgegpt_export.examples import Examples
 from edgegpt_export.graph import build_engine_graph, packer
 from edgegpt_export.mix import smallest_recipe, within_bytes, within_kl
 from edgegpt_export.portable import build_portable_graph
-from edgegpt_export.quantisation import Quantisation, preset
 from edgegpt_export.request import MB, Request
 from edgegpt_export.runner import GrowingCache, Logits
 from edgegpt_export.sensitivity import Sensitivities, sensitivities, torch_logits

@@ -10,16 +10,16 @@ from edgegpt.contract import ENGINE, META_EVIDENCE
 from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model.checkpoint import load_checkpoint
 from edgegpt.runtime.ort_backend import open_session
+from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.building import build
 from edgegpt_export.evidence import Evidence
 from edgegpt_export.examples import read_examples
-from edgegpt_export.quantisation import Quantisation
 from edgegpt_export.request import Request
 from edgegpt_export.sampling_defaults import read_sampling
-from edgegpt_export.save import data_path, staged, write_model
 from edgegpt_export.stamp import append_metadata, seal
-from edgegpt_export.task import task_accuracy
+from edgegpt_export.task_accuracy import task_accuracy
 from edgegpt_export.verify import OnStep, verify
+from edgegpt_export.write import data_path, staged, write_model
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past
 from edgegpt.errors import CheckpointError, ConfigError
 from edgegpt.packing import FLOAT, block_size
 from edgegpt.quantization import Recipe, recipe
-from edgegpt_export.quantise import Quantised, quantise
+from edgegpt_export.block_quant import Quantised, quantise
 
 Weights = Mapping[str, NDArray[Any]]
 Pack = Callable[[str, int], Quantised]  # a matrix by its name in so many bits

@@ -15,11 +15,11 @@ from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.quantization import matrices, recipe
 from edgegpt.tokenizer import MIN_VOCAB_SIZE, Tokenizer
+from edgegpt_export.block_quant import Quantised
 from edgegpt_export.graph import build_engine_graph
-from edgegpt_export.op_graphs import RandomWeights, random_packed
-from edgegpt_export.quantise import Quantised
-from edgegpt_export.save import staged, write_model
 from edgegpt_export.stamp import add_metadata, seal
+from edgegpt_export.synthetic import RandomWeights, random_packed
+from edgegpt_export.write import staged, write_model
 
 
 def write_random_file(path: Path, config: ModelConfig, precision: str) -> None:

@@ -8,11 +8,11 @@ import torch
 from edgegpt.model.gpt import GPT
 from edgegpt.packing import FLOAT
 from edgegpt.quantization import matrices, possible_bits
+from edgegpt_export.block_quant import dequantise
 from edgegpt_export.calibration import Sequences
 from edgegpt_export.compare import mean_kl
 from edgegpt_export.graph import Pack
 from edgegpt_export.modes import eval_mode
-from edgegpt_export.quantise import dequantise
 from edgegpt_export.runner import Logits
 
 # Mean KL(float32 || this matrix alone in few bits), in nats, by name and bits.

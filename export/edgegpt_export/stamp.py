@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from edgegpt import __version__, contract
 from edgegpt.runtime.onnx_file import file_sha256, metadata_entry
-from edgegpt_export.quantisation import Quantisation
+from edgegpt_export.bit_allocation import Quantisation
 
 if TYPE_CHECKING:
     from edgegpt.model.checkpoint import Checkpoint

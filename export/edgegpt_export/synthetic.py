@@ -15,9 +15,9 @@ from onnx import ModelProto, TensorProto, helper
 
 from edgegpt.contract import past_names, present_names
 from edgegpt.packing import block_size
+from edgegpt_export.block_quant import Quantised
 from edgegpt_export.graph import Graph, embedding, linear
-from edgegpt_export.quantise import Quantised
-from edgegpt_export.save import write_model
+from edgegpt_export.write import write_model
 
 X: Final = "x"  # (1, T, D) float32, or ids (1, T) of lookups
 TOTAL: Final = "total"  # int32 scalar: tokens in the cache after the call

@@ -11,8 +11,8 @@ from edgegpt.contract import PORTABLE
 from edgegpt.packing import FLOAT
 from edgegpt.quantization import AUTO, Recipe, recipe
 from edgegpt.quantization import weight_bytes as stored_bytes
+from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.graph import PACKED
-from edgegpt_export.quantisation import Quantisation
 
 _MICROSOFT: Final = "com.microsoft"
 _SHAPE_BYTES: Final = 256
