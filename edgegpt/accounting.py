@@ -15,7 +15,7 @@ from typing import Final
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.packing import FLOAT, is_padded, matrix_bytes
+from edgegpt.quantization import FLOAT, is_padded, matrix_bytes
 
 FLOAT_BYTES: Final = 4  # activations and norms are float32 whatever the weights are
 

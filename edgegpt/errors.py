@@ -2,9 +2,14 @@
 
 Every message is one sentence that holds the offending value and the way out, so that the command
 line can print it as it is and a node can send it back over a topic.
+
+onnxruntime's errors are paragraphs; a user gets the line that says what happened.
+
+What only a workstation needs is an extra; this says which, in one sentence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -94,3 +99,21 @@ class MeasureError(EdgeGPTError):
 
 class MissingExtraError(EdgeGPTError):
     """A package that only a workstation needs is not installed."""
+
+
+def short_cause(error: BaseException) -> str:
+    """The first line of an onnxruntime message, at most 120 characters of it."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Turn a failed import inside the block into the command that installs the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        raise MissingExtraError(
+            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt, "
+            f"from its repository: pip install '.[{extra}]'"
+        ) from e

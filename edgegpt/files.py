@@ -1,6 +1,10 @@
-"""Write a file whole or not at all: a temporary file in the same folder, then a rename."""
+"""Write a file whole or not at all: a temporary file in the same folder, then a rename.
+
+What a path leads to, asked before it is opened.
+"""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,3 +56,13 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is a pipe or a device, whose opening may wait until somebody writes to it.
+
+    Raises:
+        OSError, ValueError: as Path.stat does.
+    """
+    kind = path.stat().st_mode
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))

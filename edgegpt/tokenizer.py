@@ -15,8 +15,7 @@ from typing import Any, Final, Literal
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as _Tokenizer
 
-from edgegpt.errors import TokenizerError
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import TokenizerError, short_cause
 
 END_OF_TEXT: Final = "<|endoftext|>"
 MIN_VOCAB_SIZE: Final = 257  # one token a byte, and END_OF_TEXT

@@ -3,7 +3,7 @@
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
 from edgegpt.measure.spec import ProcessFigures
-from edgegpt.memory import Memory
+from edgegpt.system import Memory
 
 MACHINE = Machine(
     cpu="Hand CPU",

@@ -9,13 +9,11 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from edgegpt import free_memory
-from edgegpt.free_memory import group_free_bytes
+from edgegpt import system
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import available_memory_bytes, cgroup_quota, machine
-from edgegpt.memory import memory, peak_rss_bytes
 from edgegpt.profiling.matmul import largest_working_set_mb
-from edgegpt.system import control_groups
+from edgegpt.system import control_groups, group_free_bytes, memory, peak_rss_bytes
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 
@@ -62,7 +60,7 @@ def test_the_tightest_memory_limit_of_the_groups_above_counts(
     proc.write_text("0::/robot/node\n")
     groups = list(control_groups("memory", proc, tmp_path))
     assert [group_free_bytes(folder) for folder in groups] == [None, 150_000_000, None]
-    monkeypatch.setattr(free_memory, "control_groups", lambda _: groups)
+    monkeypatch.setattr(system, "control_groups", lambda _: groups)
     assert (available_memory_bytes() or 0) <= 150_000_000
     assert beyond_cache_bytes() <= 150_000_000 // 4
     assert largest_working_set_mb() <= 15

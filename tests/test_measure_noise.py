@@ -11,7 +11,7 @@ from made_figures import FIGURES
 
 from edgegpt.measure.machine import machine
 from edgegpt.measure.noise import load_noise, noise, quietness
-from edgegpt.waiting import Moment, _ticks, waited_seconds
+from edgegpt.system import Moment, _ticks, waited_seconds
 
 # Noise
 

@@ -9,9 +9,8 @@ from tiny_files import graph, metadata, write_file
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.quantization import recipe
+from edgegpt.quantization import recipe, weight_bytes_per_token
 from edgegpt.runtime.file import read_file
-from edgegpt.traffic import weight_bytes_per_token
 
 
 def test_a_token_reads_all_weights_but_the_other_positions() -> None:

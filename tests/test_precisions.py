@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import edgegpt
 from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.model.checkpoint import save_checkpoint
-from edgegpt.packing import FLOAT
-from edgegpt.quantization import matrices, recipe
+from edgegpt.quantization import FLOAT, matrices, recipe
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file

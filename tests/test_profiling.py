@@ -16,7 +16,6 @@ from made_target import TARGET
 import edgegpt
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
-from edgegpt.packing import block_size
 from edgegpt.prediction.cost_model import OpCosts
 from edgegpt.profiling import profile as profile_module
 from edgegpt.profiling import timing
@@ -28,9 +27,9 @@ from edgegpt.profiling.fit import fit
 from edgegpt.profiling.matmul import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt.profiling.profile import second_thread_us
 from edgegpt.profiling.timing import fastest_us
-from edgegpt.quantization import PRECISIONS
+from edgegpt.quantization import PRECISIONS, block_size
 from edgegpt.runtime.ort_backend import open_session
-from edgegpt.waiting import Moment
+from edgegpt.system import Moment
 from edgegpt_export import synthetic
 from edgegpt_export.random_file import write_random_file
 

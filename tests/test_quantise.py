@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from edgegpt.packing import block_size, is_padded, matrix_bytes
+from edgegpt.quantization import block_size, is_padded, matrix_bytes
 from edgegpt_export.block_quant import dequantise, quantise
 from edgegpt_export.graph import Graph, embedding, linear, packer
 

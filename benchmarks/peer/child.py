@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edgegpt.memory import memory, peak_rss_bytes
+from edgegpt.system import memory, peak_rss_bytes
 from peer.engine import Peer
 
 

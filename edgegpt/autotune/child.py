@@ -17,11 +17,10 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.measure.worker import Progress, do
-from edgegpt.memory import memory
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
-from edgegpt.waiting import moment
+from edgegpt.system import memory, moment
 
 PROMPT: Final = 128  # tokens, or as many as fit
 CHUNKS: Final = (16, 32, 64, 128)

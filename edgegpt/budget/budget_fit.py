@@ -6,9 +6,8 @@ from pathlib import Path
 from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import DataError, MeasureError
-from edgegpt.examples import Pair, numbered_pairs, read_text
-from edgegpt.file_kind import is_stream
-from edgegpt.fitting import fitting_pairs
+from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
+from edgegpt.files import is_stream
 from edgegpt.tokenizer import Tokenizer
 
 

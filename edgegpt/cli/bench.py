@@ -8,8 +8,7 @@ import typer
 from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, ThreadsOption, print_json, stderr, stdout
 from edgegpt.cli.progress import measuring
-from edgegpt.errors import MeasureError
-from edgegpt.extras import needs
+from edgegpt.errors import MeasureError, needs
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 

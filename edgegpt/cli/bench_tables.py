@@ -13,7 +13,7 @@ from edgegpt.measure.noise import quietness
 if TYPE_CHECKING:
     from edgegpt.measure.bench import Bench
     from edgegpt.measure.distribution import Distribution
-    from edgegpt.memory import Memory
+    from edgegpt.system import Memory
 
 _COLUMNS = ("p50", "95 % of p50", "p90", "p99", "max", "p99/p50")
 

@@ -11,7 +11,7 @@ from edgegpt.cli.options import out_file
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.cli.recipe import recipe_table
-from edgegpt.extras import needs
+from edgegpt.errors import needs
 
 CheckpointArgument = Annotated[
     Path,

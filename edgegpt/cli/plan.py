@@ -12,8 +12,7 @@ from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.cli.schema_comment import schema_comment
-from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError
-from edgegpt.extras import needs
+from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError, needs
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.cli.schema_comment import schema_comment
-from edgegpt.errors import MeasureError
-from edgegpt.extras import needs
+from edgegpt.errors import MeasureError, needs
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from edgegpt.cli.file_name import check_name
 from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
-from edgegpt.errors import BudgetError, MeasureError, VerificationError
-from edgegpt.extras import needs
+from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:

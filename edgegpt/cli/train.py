@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgegpt.cli.output import JsonOption, stderr
-from edgegpt.extras import needs
+from edgegpt.errors import needs
 
 if TYPE_CHECKING:
     from edgegpt.training.loop import Progress

@@ -9,8 +9,7 @@ import typer
 from edgegpt.cli.evidence import evidence_tables
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout
 from edgegpt.cli.progress import steps
-from edgegpt.errors import VerificationError
-from edgegpt.extras import needs
+from edgegpt.errors import VerificationError, needs
 
 
 def verify(

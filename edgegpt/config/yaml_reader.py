@@ -7,9 +7,8 @@ from typing import Any, Final
 import yaml
 
 from edgegpt.config.messages import shown
-from edgegpt.errors import ConfigError
-from edgegpt.file_kind import is_stream
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import ConfigError, short_cause
+from edgegpt.files import is_stream
 
 _LONGEST: Final = 1_000_000  # characters of a text
 _MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key

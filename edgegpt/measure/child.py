@@ -38,9 +38,12 @@ from edgegpt.measure.spec import (  # noqa: E402
 )
 from edgegpt.measure.timing import MS  # noqa: E402
 from edgegpt.measure.worker import Progress, do  # noqa: E402
-from edgegpt.memory import memory, peak_rss_bytes  # noqa: E402
 from edgegpt.runtime.sampling import SamplingParams, new_rng, sample  # noqa: E402
-from edgegpt.waiting import waited_seconds  # noqa: E402
+from edgegpt.system import (  # noqa: E402
+    memory,
+    peak_rss_bytes,
+    waited_seconds,  # noqa: E402
+)
 
 _PARTS = 50  # samples of what is measured beside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgegpt.measure.timing import random_ids
-from edgegpt.memory import memory
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.system import memory
 
 _LONGEST_PROMPT: Final = 64
 _LONGEST_ANSWER: Final = 4

@@ -8,9 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from edgegpt.free_memory import available_memory_bytes as available_memory_bytes
-from edgegpt.free_memory import meminfo_bytes
-from edgegpt.system import allowed_cpus, available_cores, cpu_name, system_text
+from edgegpt.system import allowed_cpus, available_cores, cpu_name, meminfo_bytes, system_text
+from edgegpt.system import available_memory_bytes as available_memory_bytes
 from edgegpt.system import cgroup_quota as cgroup_quota
 
 _CPU0: Final = Path("/sys/devices/system/cpu/cpu0")

@@ -13,10 +13,9 @@ from typing import IO, Any
 
 import edgegpt
 from edgegpt import errors
-from edgegpt.errors import EdgeGPTError, MeasureError
+from edgegpt.errors import EdgeGPTError, MeasureError, short_cause
 from edgegpt.measure.machine import machine
 from edgegpt.measure.spec import Plan, ProcessFigures, figures_from_json
-from edgegpt.short_cause import short_cause
 
 Progress = Callable[[float], None]
 

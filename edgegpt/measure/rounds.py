@@ -10,7 +10,7 @@ from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.measure.worker import Progress
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.reply import percentile
-from edgegpt.waiting import moment
+from edgegpt.system import moment
 
 _PROMPTS: Final = (8, 32, 128)
 _FIRST_FILL: Final = 16

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
-from edgegpt.memory import Memory
+from edgegpt.system import Memory
 
 BURST: Final = 16  # tokens that are timed in a row, as an answer has them
 MIN_ROUNDS: Final = 3

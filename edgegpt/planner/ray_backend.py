@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from edgegpt.errors import ConfigError
+from edgegpt.errors import ConfigError, short_cause
 from edgegpt.planner.parallel import Result, Spread, Task, ranges
 from edgegpt.planner.search import Job
-from edgegpt.short_cause import short_cause
 
 LOCAL: Final = "local"  # a cluster of this machine alone, for as long as the search takes
 _AUTO: Final = "auto"  # the cluster that runs on this machine

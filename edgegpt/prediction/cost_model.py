@@ -22,11 +22,9 @@ from typing import Final, TypeVar
 
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
-from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
 from edgegpt.prediction.interpolation import Curve, between
 from edgegpt.prediction.target import Attention, CacheStreaming, Line, Nodes, Product, Streaming
-from edgegpt.quantization import Recipe
-from edgegpt.traffic import weight_bytes_per_token
+from edgegpt.quantization import BITS, FLOAT, Recipe, block_size, matrix_bytes, weight_bytes_per_token
 
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows that are wanted

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.measure.machine import available_memory_bytes
-from edgegpt.packing import matrix_bytes
 from edgegpt.prediction.interpolation import Curve
 from edgegpt.prediction.target import Bits, Product, Streaming
 from edgegpt.profiling.bound import Run, rows
 from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import Graphs
 from edgegpt.profiling.timing import burst_us, fastest_us, sweeper
+from edgegpt.quantization import matrix_bytes
 from edgegpt.runtime.ort_backend import open_session
 
 TOKENS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)  # rows at once: decode, and pieces of a prompt

@@ -23,7 +23,7 @@ from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.profiling.timing import median_us
 from edgegpt.runtime.ort_backend import open_session
-from edgegpt.waiting import moment
+from edgegpt.system import moment
 
 OnStep = Callable[[str], None]
 

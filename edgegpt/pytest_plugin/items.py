@@ -8,8 +8,7 @@ import pytest
 
 from edgegpt.budget.format import HEADER, cells, remarks, threads_text, versions_text
 from edgegpt.budget.verdict import Verdict
-from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
-from edgegpt.extras import needs
+from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError, needs
 from edgegpt.pytest_plugin.fixture import Held, row_properties, skip_unmeasured
 from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt.runtime.engine import Engine

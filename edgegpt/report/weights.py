@@ -8,8 +8,17 @@ from typing import Any, Final
 from edgegpt.accounting import WeightBytes, account, parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.packing import BITS, FLOAT, block_size, matrix_bytes
-from edgegpt.quantization import AUTO, Recipe, matrices, recipe, weight_bytes
+from edgegpt.quantization import (
+    AUTO,
+    BITS,
+    FLOAT,
+    Recipe,
+    block_size,
+    matrices,
+    matrix_bytes,
+    recipe,
+    weight_bytes,
+)
 from edgegpt.runtime.artifact import Artifact
 
 _OUTSIDE_BLOCKS: Final = {

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgegpt import contract  # before any other module that imports onnxruntime
 from edgegpt.config.model import ModelConfig
-from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError
+from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError, short_cause
 from edgegpt.quantization import AUTO, PRECISIONS
 from edgegpt.runtime import ort_backend, tuning
 from edgegpt.runtime.graph_check import check_graph
 from edgegpt.runtime.onnx_file import beside_its_data, file_sha256, metadata_entry, read_metadata
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.tuning import Tuning
-from edgegpt.short_cause import short_cause
 from edgegpt.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

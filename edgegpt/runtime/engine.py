@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
-from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError
+from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, short_cause
 from edgegpt.runtime.fair_lock import FairLock
 from edgegpt.runtime.kv_cache import KVCache
 from edgegpt.runtime.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
 from edgegpt.runtime.step import Step, copying_step, shared_step
 from edgegpt.runtime.tuning import PREFILL_CHUNK
-from edgegpt.short_cause import short_cause
 
 if TYPE_CHECKING:
     from edgegpt.runtime.artifact import Artifact

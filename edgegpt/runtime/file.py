@@ -8,9 +8,8 @@ from edgegpt import contract
 from edgegpt.accounting import parameter_count
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.quantization import Recipe, recipe
+from edgegpt.quantization import Recipe, recipe, weight_bytes_per_token
 from edgegpt.runtime.onnx_file import beside_its_data, read_metadata
-from edgegpt.traffic import weight_bytes_per_token
 
 
 @dataclass(frozen=True)

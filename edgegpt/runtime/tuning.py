@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.errors import EngineError, MeasureError
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import EngineError, MeasureError, short_cause
 from edgegpt.system import allowed_cpus, available_cores, cgroup_quota, cpu_name
 
 # A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a

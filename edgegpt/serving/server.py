@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from time import perf_counter, sleep
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError, short_cause
 from edgegpt.runtime.generator import TextGenerator
 from edgegpt.runtime.reply import FinishReason, Piece
 from edgegpt.runtime.sampling import SamplingParams
@@ -15,7 +15,6 @@ from edgegpt.serving.scheduler import Overload, RequestQueue
 from edgegpt.serving.sessions import SessionStore
 from edgegpt.serving.stats import ServerStatistics, State, Tally
 from edgegpt.serving.token_count import TokenCount, count_tokens, predicted_ms
-from edgegpt.short_cause import short_cause
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Weights to blocks of 4 or 8 bits and back; the layout is `edgegpt.packing`'s. numpy only.
+"""Weights to blocks of 4 or 8 bits and back; the layout is `edgegpt.quantization`'s. numpy only.
 
 Shapes: N rows, K columns, G blocks a row, S columns a block (G * S >= K, the rest is zero).
 """
@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.packing import block_size
+from edgegpt.quantization import block_size
 
 _ROWS: Final = 1 << 20  # weights looked at together, so that memory does not grow with the matrix
 # Divisors tried for the scale of 4 bits. With the largest weight at the end of the range, -8, all

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgegpt.examples import Pair, numbered_pairs, read_text
-from edgegpt.fitting import fitting_pairs
+from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
 from edgegpt.model.checkpoint import Checkpoint
 
 

@@ -29,8 +29,7 @@ from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past_names, present_names
 from edgegpt.errors import CheckpointError, ConfigError
-from edgegpt.packing import FLOAT, block_size
-from edgegpt.quantization import Recipe, recipe
+from edgegpt.quantization import FLOAT, Recipe, block_size, recipe
 from edgegpt_export.block_quant import Quantised, quantise
 
 Weights = Mapping[str, NDArray[Any]]

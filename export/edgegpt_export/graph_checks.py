@@ -8,8 +8,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import PORTABLE
-from edgegpt.packing import FLOAT
-from edgegpt.quantization import AUTO, Recipe, recipe
+from edgegpt.quantization import AUTO, FLOAT, Recipe, recipe
 from edgegpt.quantization import weight_bytes as stored_bytes
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.graph import PACKED

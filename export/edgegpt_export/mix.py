@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EdgeGPTError
-from edgegpt.packing import FLOAT, matrix_bytes
-from edgegpt.quantization import Recipe, matrices, weight_bytes
+from edgegpt.quantization import FLOAT, Recipe, matrices, matrix_bytes, weight_bytes
 from edgegpt_export.sensitivity import Sensitivities
 
 

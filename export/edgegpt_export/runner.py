@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
-from edgegpt.errors import VerificationError
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import VerificationError, short_cause
 
 Ids = NDArray[np.int64]
 Logits = NDArray[np.float32]

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from edgegpt.model.gpt import GPT
-from edgegpt.packing import FLOAT
-from edgegpt.quantization import matrices, possible_bits
+from edgegpt.quantization import FLOAT, matrices, possible_bits
 from edgegpt_export.block_quant import dequantise
 from edgegpt_export.calibration import Sequences
 from edgegpt_export.compare import mean_kl

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 from edgegpt.contract import past_names, present_names
-from edgegpt.packing import block_size
+from edgegpt.quantization import block_size
 from edgegpt_export.block_quant import Quantised
 from edgegpt_export.graph import Graph, embedding, linear
 from edgegpt_export.write import write_model

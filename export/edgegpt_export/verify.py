@@ -22,8 +22,7 @@ from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
 from edgegpt.model.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.model.gpt import GPT
-from edgegpt.packing import BITS
-from edgegpt.quantization import Recipe, matrices, recipe
+from edgegpt.quantization import BITS, Recipe, matrices, recipe
 from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.compare import compare, max_abs, worst_kl

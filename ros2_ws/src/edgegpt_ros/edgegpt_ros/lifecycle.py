@@ -7,7 +7,7 @@ from typing import Any, Final
 from lifecycle_msgs.srv import ChangeState
 from rclpy.lifecycle import LifecycleNode
 
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import short_cause
 from edgegpt_ros.deferred import defer
 
 # One that is over for its client may still be on its last lines.

@@ -4,7 +4,7 @@ import logging
 
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import short_cause
 
 
 class NodeLog(logging.Handler):

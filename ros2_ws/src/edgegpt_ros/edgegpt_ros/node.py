@@ -8,9 +8,8 @@ from edgegpt_msgs.msg import ModelInfo, TokenChunk
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
-from edgegpt.errors import ConfigError, EdgeGPTError
+from edgegpt.errors import ConfigError, EdgeGPTError, short_cause
 from edgegpt.serving.server import GenerationServer
-from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import options_of
 from edgegpt_ros.diagnostics import Diagnostics
 from edgegpt_ros.doors.complete import open_complete

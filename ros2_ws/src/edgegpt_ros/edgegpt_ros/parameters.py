@@ -9,10 +9,9 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgegpt.errors import ConfigError, EdgeGPTError
+from edgegpt.errors import ConfigError, EdgeGPTError, short_cause
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.serving.scheduler import Overload
-from edgegpt.short_cause import short_cause
 from edgegpt_ros.convert import params_of
 
 # When a parameter may be changed: never, while no model is loaded, or at any time, for the next request.

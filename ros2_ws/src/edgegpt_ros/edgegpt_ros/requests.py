@@ -7,11 +7,10 @@ from typing import Any, Final
 from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError, short_cause
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.serving.request import Ticket
 from edgegpt.serving.server import GenerationServer
-from edgegpt.short_cause import short_cause
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
 
