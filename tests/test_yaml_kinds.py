@@ -1,4 +1,4 @@
-"""edgegpt.config.yaml_kinds: a YAML file of another kind is called that, and a name alone is no path."""
+"""edgegpt.config.yaml_reader: a YAML file of another kind is called that, and a name alone is no path."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -8,7 +8,7 @@ import pytest
 
 from edgegpt.budget.budget import Budget
 from edgegpt.config.model import ModelConfig
-from edgegpt.config.yaml_kinds import KINDS, other_kind
+from edgegpt.config.yaml_reader import KINDS, other_kind
 from edgegpt.errors import ConfigError
 from edgegpt.prediction.target import Target
 from edgegpt.training.config import RunConfig

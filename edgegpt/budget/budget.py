@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from edgegpt.budget.board import Board
 from edgegpt.config.messages import nearest
-from edgegpt.config.quantity import AtLeastOne, Count, Positive, Share, Words
-from edgegpt.config.schema import parse_model
+from edgegpt.config.schema import AtLeastOne, Count, Positive, Share, Words, parse_model
 from edgegpt.config.yaml_reader import read_bytes
 
 _NO_LIMITS: Final = ("name", "threads", "board")

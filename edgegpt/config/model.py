@@ -151,7 +151,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _of(data: Mapping[Any, Any], source: str) -> ModelConfig:
     if found := mistakes_in(data):
-        from edgegpt.config.yaml_kinds import other_kind  # only who has made a mistake pays for it
+        from edgegpt.config.yaml_reader import other_kind  # only who has made a mistake pays for it
 
         if other := other_kind(data, ModelConfig.__name__):
             raise ConfigError(f"{source} is {other}")

@@ -11,8 +11,7 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from edgegpt.config.quantity import Cost, Few, Measure, Words
-from edgegpt.config.schema import load_yaml
+from edgegpt.config.schema import Cost, Few, Measure, Words, load_yaml
 from edgegpt.measure.machine import Machine
 
 Bits = Literal[4, 8, 32]
