@@ -23,8 +23,8 @@ from edgegpt.report.report import Report
 from edgegpt.report.roofline import roofline
 from edgegpt.report.weights import read_weights
 from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.file import read_file
-from edgegpt.runtime.proof import Number, read_evidence
+from edgegpt.runtime.onnx_file import read_file
+from edgegpt.runtime.self_check import Number, read_evidence
 
 # A legal name of a file that would do harm on a page that does not escape it.
 NAME = '<img src=x onerror=alert(1)> & "co" $a_b$.onnx'

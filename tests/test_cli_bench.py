@@ -20,7 +20,7 @@ from edgegpt.measure.bench_json import bench_json
 from edgegpt.measure.machine import machine
 from edgegpt.measure.plot import draw, save_plot
 from edgegpt.measure.spec import Bandwidth, Plan
-from edgegpt.runtime.file import File
+from edgegpt.runtime.onnx_file import File
 
 Capture = pytest.CaptureFixture[str]
 

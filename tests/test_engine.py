@@ -10,8 +10,8 @@ from edgegpt import contract
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.ort_backend import shared_step
 from edgegpt.runtime.sampling import SamplingParams, penalise_repetition
-from edgegpt.runtime.step import shared_step
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=12)
 PROMPT = [72, 5, 9, 33, 150, 7, 21]

@@ -10,7 +10,7 @@ from edgegpt import contract
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.quantization import recipe, weight_bytes_per_token
-from edgegpt.runtime.file import read_file
+from edgegpt.runtime.onnx_file import read_file
 
 
 def test_a_token_reads_all_weights_but_the_other_positions() -> None:

@@ -15,7 +15,7 @@ from edgegpt.report.weights import read_weights
 from edgegpt.report.words import breakable, fixed, short, size
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import file_sha256
-from edgegpt.runtime.proof import read_evidence, repeat
+from edgegpt.runtime.self_check import read_evidence, repeat
 
 Capture = pytest.CaptureFixture[str]
 

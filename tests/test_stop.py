@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgegpt.runtime.stop import StopMatcher
+from edgegpt.runtime.stream import StopMatcher
 
 
 def run(stops, pieces):

@@ -10,7 +10,7 @@ from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
-from edgegpt.runtime.file import File, read_file
+from edgegpt.runtime.onnx_file import File, read_file
 
 PROCESSES: Final = 3  # a process may be lucky or unlucky in where its memory lies
 

@@ -139,7 +139,7 @@ def _draw(engine: edgegpt.Engine) -> Distribution:
 
 def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
     from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth  # not before memory is known
-    from edgegpt.runtime.file import read_file
+    from edgegpt.runtime.onnx_file import read_file
 
     beyond, model = beyond_cache_bytes(), read_file(path).bytes
     return read_bandwidth(beyond, threads), read_bandwidth(min(model, beyond), threads)

@@ -8,7 +8,7 @@ from edgegpt.measure.bench_json import bench_json
 from edgegpt.report.predicted import Predicted
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point
-from edgegpt.runtime.proof import Number
+from edgegpt.runtime.self_check import Number
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from edgegpt.report.predicted import Predicted, predict
 from edgegpt.report.roofline import Roofline, roofline
 from edgegpt.report.weights import Weights, read_weights
 from edgegpt.runtime.artifact import file_identity, open_artifact
-from edgegpt.runtime.proof import Evidence, Number, read_evidence, repeat
+from edgegpt.runtime.self_check import Evidence, Number, read_evidence, repeat
 
 OnStep = Callable[[str], None]
 

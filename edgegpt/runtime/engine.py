@@ -21,8 +21,8 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, short_cause
 from edgegpt.runtime.fair_lock import FairLock
 from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime.ort_backend import Step, copying_step, shared_step
 from edgegpt.runtime.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
-from edgegpt.runtime.step import Step, copying_step, shared_step
 from edgegpt.runtime.tuning import PREFILL_CHUNK
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
-from edgegpt.runtime.generator import TextGenerator
-from edgegpt.runtime.session import Session
+from edgegpt.runtime.generator import Session, TextGenerator
 
 
 @dataclass

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from edgegpt.runtime.divergence import kl
+from edgegpt.runtime.self_check import kl
 from edgegpt_export.evidence import Row
 from edgegpt_export.runner import Logits
 
