@@ -198,7 +198,7 @@ def test_the_robot_loads_none_of_the_workstations_libraries(module: str) -> None
 def test_the_robots_half_needs_neither_pydantic_nor_yaml() -> None:
     """More of the kind, and with a file loaded: test_artifact."""
     loaded = in_a_fresh_interpreter(
-        "edgegpt.runtime.generator", "edgegpt.serving.server", "edgegpt.serving.token_count"
+        "edgegpt.runtime.generator", "edgegpt.serving.server", "edgegpt.serving.server"
     )
     assert not loaded & {"pydantic", "pydantic_core", "yaml"}
 
