@@ -1,11 +1,17 @@
-"""The training loop: AdamW, warm-up and cosine, clipping, validation, and a state to resume from."""
+"""The training loop: AdamW, warm-up and cosine, clipping, validation, and a state to resume from.
+
+Let Ctrl-C wait for a good moment.
+"""
 
 import logging
 import math
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +32,6 @@ from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.config import RunConfig
 from edgegpt.training.dataset import IGNORE, Dataset, Example, Ints, batches, collate, encode, read_examples
-from edgegpt.training.interrupt import deferred_interrupt
 
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its info lines are not for users
 
@@ -279,3 +284,25 @@ def _save_state(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
             fabric.save(os.fspath(temporary), state)
     except (OSError, RuntimeError) as e:  # torch's writer raises RuntimeError when the disk is full
         raise TrainingError(f"{path} cannot be saved: {getattr(e, 'strerror', None) or e}") from e
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[threading.Event]:
+    """Give an event that SIGINT sets instead of raising; a second SIGINT raises as usual.
+
+    Outside the main thread, where Python handles no signals, the event is never set.
+    """
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def note(*_: object) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, previous)
