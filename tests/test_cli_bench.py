@@ -15,8 +15,7 @@ from tiny_files import tiny_file
 
 from edgegpt.cli.bench_tables import bench_tables
 from edgegpt.cli.main import main
-from edgegpt.measure.bench import PROCESSES, Bench, bench
-from edgegpt.measure.bench_json import bench_json
+from edgegpt.measure.bench import PROCESSES, Bench, bench, bench_json
 from edgegpt.measure.machine import machine
 from edgegpt.measure.plot import draw, save_plot
 from edgegpt.measure.spec import Bandwidth, Plan

@@ -77,7 +77,7 @@ def test_nothing_of_the_tools_own_is_in_the_process_whose_memory_is_read(file: P
     )
     run = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
-    assert "edgegpt.measure.rounds" in loaded
+    assert "edgegpt.measure.timing" in loaded
     assert not loaded & NOT_FOR_A_ROBOT
 
 

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from edgegpt.measure.leak import steady_slope
-from edgegpt.measure.rounds import Rounds
 from edgegpt.measure.spec import (
     MIN_ROUNDS,
     Plan,
 )
-from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
+from edgegpt.measure.timing import Rounds, first_token_ms, random_ids, token_ms
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.kv_cache import KVCache
 

@@ -38,7 +38,7 @@ def bench(
             file, Plan(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
         )
     if as_json:
-        from edgegpt.measure.bench_json import bench_json
+        from edgegpt.measure.bench import bench_json
 
         print_json(bench_json(result))
     else:

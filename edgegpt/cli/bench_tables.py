@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from edgegpt.budget.format import threads_text, versions_text
 from edgegpt.cli.output import megabytes, table
-from edgegpt.measure.bench_json import INSIDE
+from edgegpt.measure.bench import INSIDE
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:

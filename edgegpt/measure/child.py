@@ -28,7 +28,6 @@ import numpy as np  # noqa: E402
 from edgegpt.errors import MeasureError, PromptError  # noqa: E402
 from edgegpt.measure.distribution import Distribution  # noqa: E402
 from edgegpt.measure.leak import growth  # noqa: E402
-from edgegpt.measure.rounds import Rounds  # noqa: E402
 from edgegpt.measure.spec import (  # noqa: E402
     Bandwidth,
     Plan,
@@ -36,7 +35,10 @@ from edgegpt.measure.spec import (  # noqa: E402
     figures_to_json,
     plan_from_json,
 )
-from edgegpt.measure.timing import MS  # noqa: E402
+from edgegpt.measure.timing import (
+    MS,  # noqa: E402
+    Rounds,  # noqa: E402
+)
 from edgegpt.measure.worker import Progress, do  # noqa: E402
 from edgegpt.runtime.sampling import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import (  # noqa: E402

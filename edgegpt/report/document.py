@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from edgegpt.budget.check import check_json
-from edgegpt.measure.bench_json import bench_json
+from edgegpt.measure.bench import bench_json
 from edgegpt.report.predicted import Predicted
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from edgegpt.budget.verdict import Verdict
 from edgegpt.files import write_text
-from edgegpt.measure.bench_json import INSIDE
+from edgegpt.measure.bench import INSIDE
 from edgegpt.report.charts import charts
 from edgegpt.report.report import Report
 from edgegpt.report.weights import kind_of
