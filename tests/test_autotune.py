@@ -16,8 +16,7 @@ from tiny_files import tiny_file
 
 import edgegpt
 from edgegpt.autotune.child import chunks
-from edgegpt.autotune.choose import MARGIN, choose
-from edgegpt.autotune.figures import Duel, Relative
+from edgegpt.autotune.choose import MARGIN, Duel, Relative, choose
 from edgegpt.autotune.run import autotune, thread_counts
 from edgegpt.cli.main import main
 from edgegpt.errors import MeasureError

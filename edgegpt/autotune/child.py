@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from edgegpt.autotune.figures import Duel, Relative
+from edgegpt.autotune.choose import Duel, Relative
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.autotune.choose import Choice, choose
-from edgegpt.autotune.figures import Duel
+from edgegpt.autotune.choose import Choice, Duel, choose
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import noise
 from edgegpt.measure.process import run_child

@@ -11,7 +11,7 @@ from edgegpt.cli.progress import measuring
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.autotune.figures import Duel, Relative
+    from edgegpt.autotune.choose import Duel, Relative
     from edgegpt.autotune.run import Autotuned
 
 
