@@ -1,4 +1,4 @@
-"""edgegpt.budget.own_samples: what somebody's own test has measured, beside a limit."""
+"""edgegpt.budget.estimates: what somebody's own test has measured, beside a limit."""
 
 import math
 from decimal import Decimal
@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from edgegpt.budget.own_samples import of_samples
+from edgegpt.budget.estimates import of_samples
 from edgegpt.budget.verdict import Estimate, Verdict, judge
 from edgegpt.errors import MeasureError
 

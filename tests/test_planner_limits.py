@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_target import TARGET
 from planning import SMALL, VALUES, budget, planned
 
-from edgegpt.budget.numbers import rounded_up
+from edgegpt.budget.verdict import rounded_up
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner import finalists
 from edgegpt.planner.limits import limits_of

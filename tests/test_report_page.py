@@ -16,8 +16,7 @@ from made_target import TARGET
 from page_text import words
 from PIL import Image
 
-from edgegpt.budget.board import Board
-from edgegpt.budget.budget import Budget, FirstTokenLatency
+from edgegpt.budget.budget import Board, Budget, FirstTokenLatency
 from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.report.html import page as html_of

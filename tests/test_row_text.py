@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_figures import FIGURES, MACHINE
 
-from edgegpt.budget.board import Board
-from edgegpt.budget.budget import Budget
+from edgegpt.budget.budget import Board, Budget
 from edgegpt.budget.check import Check
 from edgegpt.budget.format import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
 from edgegpt.budget.verdict import Estimate, Row, Verdict, judge, rows

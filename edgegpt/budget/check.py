@@ -1,13 +1,16 @@
-"""Hold one file to a budget: measure in fresh processes, judge each limit by its interval."""
+"""Hold one file to a budget: measure in fresh processes, judge each limit by its interval.
+
+What a budget asks for, held against the file before a minute of measuring instead of after it.
+"""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.budget_fit import check_fit
 from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.budget.memory import check_memory
 from edgegpt.budget.sample_size import (
@@ -21,8 +24,10 @@ from edgegpt.budget.sample_size import (
     held_limits,
 )
 from edgegpt.budget.verdict import Estimate, Row, Verdict, rows
-from edgegpt.errors import MeasureError
-from edgegpt.examples import Pair
+from edgegpt.config.model import ModelConfig
+from edgegpt.errors import DataError, MeasureError
+from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
+from edgegpt.files import is_stream
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import check_threads, measure_process
@@ -30,6 +35,7 @@ from edgegpt.measure.spec import Plan, ProcessFigures
 from edgegpt.runtime.artifact import Counted, count_artifact
 from edgegpt.runtime.evaluation import evaluate
 from edgegpt.runtime.generator import load
+from edgegpt.tokenizer import Tokenizer
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
 
@@ -206,3 +212,31 @@ def _row_json(row: Row) -> dict[str, Any]:
         "margin": row.margin,
         "verdict": row.verdict.value,
     }
+
+
+def check_fit(budget: Budget, path: Path, config: ModelConfig, tokenizer: Tokenizer) -> list[Pair]:
+    """The budget's examples; none where it has no accuracy.
+
+    Args:
+        budget: the limits.
+        path: of the model's file, for messages.
+        config: of the model.
+        tokenizer: of the model.
+
+    Raises:
+        MeasureError: its prompt leaves no room for an answer.
+        DataError: its examples are not valid, or one does not fit into the context.
+    """
+    longest = config.block_size - 1
+    if budget.ttft_ms is not None and budget.ttft_ms.prompt_tokens > longest:
+        raise MeasureError(
+            f"ttft_ms.prompt_tokens must be from 1 to {longest} for {path}, whose context holds "
+            f"{config.block_size} tokens, got {budget.ttft_ms.prompt_tokens}"
+        )
+    if budget.accuracy is None:
+        return []
+    data = Path(budget.accuracy.path)
+    with suppress(OSError, ValueError):  # whoever reads it says so
+        if is_stream(data):
+            raise DataError(f"{data} is a pipe or a device, expected a .jsonl file; save it as a file")
+    return fitting_pairs(numbered_pairs(read_text(data), str(data)), str(data), config, tokenizer)

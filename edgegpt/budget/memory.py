@@ -5,7 +5,7 @@ from typing import Final
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.budget.board import Board
+from edgegpt.budget.budget import Board
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError, MeasureError
 from edgegpt.measure.machine import available_memory_bytes

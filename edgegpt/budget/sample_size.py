@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from math import ceil, isinf
 from typing import Final
 
-from edgegpt.budget.board import Board
-from edgegpt.budget.budget import Budget
-from edgegpt.budget.numbers import rounded_up
-from edgegpt.budget.verdict import Row
+from edgegpt.budget.budget import Board, Budget
+from edgegpt.budget.verdict import Row, rounded_up
 from edgegpt.measure.distribution import P99_SAMPLES
 from edgegpt.measure.machine import Machine
 from edgegpt.measure.spec import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures

@@ -1,10 +1,13 @@
 """Does a figure keep its limit, when the figure itself is only known within an interval?
 
 Nothing is measured here.
+
+Numbers as a budget file takes them: no commas, no powers of ten.
 """
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from enum import Enum
 from typing import Final
 
@@ -102,3 +105,13 @@ def rows(
 def _keeps(figure: float, limit: float, at_least: bool) -> bool:
     """NaN keeps no limit."""
     return figure >= limit if at_least else figure <= limit
+
+
+def plain(value: float) -> str:
+    """Every digit that was given: `5000000`, `0.05`."""
+    return f"{value:.15g}"
+
+
+def rounded_up(value: float) -> str:
+    """Three digits, never less than the value, so that it keeps what is printed: `0.0515`, `5240000`."""
+    return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value):f}"

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 
 from edgegpt.budget.format import threads_text
-from edgegpt.budget.numbers import plain
+from edgegpt.budget.verdict import plain
 from edgegpt.cli.output import table
 from edgegpt.measure.noise import quietness
 from edgegpt.planner.infeasible import describe

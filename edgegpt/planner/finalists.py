@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.budget.numbers import plain, rounded_up
+from edgegpt.budget.verdict import plain, rounded_up
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution

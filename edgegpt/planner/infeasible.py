@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.numbers import plain, rounded_up
+from edgegpt.budget.verdict import plain, rounded_up
 from edgegpt.planner.limits import Limits, broken
 from edgegpt.planner.search import Nearest, Rated
 from edgegpt.planner.space import Space

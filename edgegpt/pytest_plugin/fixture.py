@@ -10,8 +10,8 @@ import pytest
 
 from edgegpt.budget.budget import Budget, limit_names
 from edgegpt.budget.check import SECONDS, Check, check, check_seconds
+from edgegpt.budget.estimates import of_samples
 from edgegpt.budget.format import doubt, sentence
-from edgegpt.budget.own_samples import of_samples
 from edgegpt.budget.sample_size import SecondsOption, board_limits, held_limits
 from edgegpt.budget.verdict import Row, Verdict, rows
 from edgegpt.config.messages import nearest

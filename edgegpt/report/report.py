@@ -6,8 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.budget_fit import check_fit
-from edgegpt.budget.check import Check, check
+from edgegpt.budget.check import Check, check, check_fit
 from edgegpt.budget.format import sentence
 from edgegpt.budget.memory import check_memory
 from edgegpt.errors import ArtifactError
