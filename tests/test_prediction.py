@@ -14,8 +14,7 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.prediction.cost_model import Work
-from edgegpt.prediction.interpolation import Curve, between
+from edgegpt.prediction.cost_model import Curve, Work, between
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint

@@ -13,8 +13,18 @@ that were measured lie on a straight line between them. All terms are at least 0
 tokens in the cache never make a call cheaper.
 
 Shapes: T new tokens, of which the last `rows` go on behind the last attention.
+
+What calls of the engine cost: the nodes of a call, and what lies around them.
+
+A request for a first token reads its prompt in pieces of PREFILL_CHUNK, each a call that is bound anew;
+every further token is one step. `Calls` was fitted to whole small models, whose greedy choice of a
+token is taken off, so that it can be put on again for any vocabulary.
+
+Between what was measured.
 """
 
+import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +32,9 @@ from typing import Final, TypeVar
 
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
-from edgegpt.prediction.interpolation import Curve, between
-from edgegpt.prediction.target import Attention, CacheStreaming, Line, Nodes, Product, Streaming
+from edgegpt.prediction.target import Attention, CacheStreaming, Call, Calls, Line, Nodes, Product, Streaming
 from edgegpt.quantization import BITS, FLOAT, Recipe, block_size, matrix_bytes, weight_bytes_per_token
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows that are wanted
@@ -193,3 +203,100 @@ def _line(line: Line, values: int) -> float:
 
 def _layer_bits(bits: Recipe, layer: int) -> _LayerBits:
     return tuple(bits[f"blocks.{layer}.{name}.weight"] for name in _MATRICES)
+
+
+_WARM_UP_TOKENS = 4  # of each of TextGenerator.warm_up's two answers
+
+
+class CallCosts:
+    """Microseconds of requests, from one target's tables."""
+
+    def __init__(self, ops: OpCosts, calls: Calls) -> None:
+        self._ops, self._calls = ops, calls
+
+    def first_token_us(self, work: Work, prompt_tokens: int) -> float:
+        """From prompt ids to the first new id, the cache empty before."""
+        pieces = range(0, prompt_tokens, PREFILL_CHUNK)
+        us = sum(self._chunk(work, min(PREFILL_CHUNK, prompt_tokens - i), i) for i in pieces)
+        return us + self._greedy(work)
+
+    def token_us(self, work: Work, cached: int) -> float:
+        """One further token, `cached` tokens before the one that is read."""
+        ops = self._ops.call_us(work, 1, cached)
+        return _call(self._calls.step, work, ops) + self._greedy(work)
+
+    def warm_up_us(self, work: Work) -> float:
+        """The calls of TextGenerator.warm_up: the last position, a short and a longer prompt."""
+        context = work.config.block_size
+        last, longer = context - 1, max(1, min(PREFILL_CHUNK, context - 4))
+        us = self._chunk(work, 1, last)
+        for n_tokens in (1, longer):
+            us += self.first_token_us(work, n_tokens)
+            us += (_WARM_UP_TOKENS - 1) * self.token_us(work, n_tokens)
+        return us
+
+    def _chunk(self, work: Work, tokens: int, cached: int) -> float:
+        return _call(self._calls.chunk, work, self._ops.call_us(work, tokens, cached))
+
+    def _greedy(self, work: Work) -> float:
+        line = self._calls.greedy
+        return line.node_us + line.us_per_1000_values * work.config.vocab_size / 1e3
+
+
+def _call(call: Call, work: Work, ops_us: tuple[float, float]) -> float:
+    near, fetch = ops_us
+    return call.call_us + call.us_per_layer * work.config.n_layer + call.node_factor * near + fetch
+
+
+class Curve:
+    """Microseconds a MB by tokens and working set: a table, and straight lines over its logarithms.
+
+    Beyond the table its edges hold: a larger working set comes from memory, and what that costs was
+    measured; more tokens hide it as well as the most that were measured.
+    """
+
+    def __init__(self, table: dict[int, list[tuple[float, float]]]) -> None:
+        self._tokens = sorted(table)
+        rows = [sorted(table[n]) for n in self._tokens]
+        self._sizes = [[size for size, _ in points] for points in rows]
+        self._costs = [[cost for _, cost in points] for points in rows]
+
+    @classmethod
+    def of_streaming(cls, rows: Sequence[Streaming], bits: int) -> "Curve":
+        """The rows of these bits."""
+        table: dict[int, list[tuple[float, float]]] = {}
+        for row in rows:
+            if row.bits == bits:
+                table.setdefault(row.tokens, []).append((row.working_set_mb, row.us_per_mb))
+        return cls(table)
+
+    @classmethod
+    def of_cache(cls, rows: Sequence[CacheStreaming]) -> "Curve":
+        """Of keys and values, whatever the number of tokens."""
+        return cls({1: [(row.working_set_mb, row.us_per_mb) for row in rows]})
+
+    def at(self, tokens: int, working_set_mb: float) -> float:
+        """Microseconds that a MB costs more than near."""
+        low, high, share = between(self._tokens, tokens)
+        cost = self._one(low, working_set_mb)
+        return cost + share * (self._one(high, working_set_mb) - cost) if share else cost
+
+    def _one(self, row: int, working_set_mb: float) -> float:
+        sizes, costs = self._sizes[row], self._costs[row]
+        i = bisect_right(sizes, working_set_mb)
+        if i == 0 or i == len(sizes):
+            return costs[0] if i == 0 else costs[-1]
+        share = math.log(working_set_mb / sizes[i - 1]) / math.log(sizes[i] / sizes[i - 1])
+        return costs[i - 1] + share * (costs[i] - costs[i - 1])
+
+
+def between(grid: Sequence[int], value: int) -> tuple[int, int, float]:
+    """Where on a sorted grid the neighbours of a value stand, and how far it is from the lower one, 0 to 1.
+
+    A value beyond the grid is its edge.
+    """
+    i = bisect_right(grid, value)
+    if i == 0 or i == len(grid):
+        edge = max(0, i - 1)
+        return edge, edge, 0.0
+    return i - 1, i, (value - grid[i - 1]) / (grid[i] - grid[i - 1])

@@ -17,8 +17,7 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import machine
-from edgegpt.prediction.call_costs import CallCosts
-from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.cost_model import CallCosts, OpCosts, Work
 from edgegpt.prediction.target import PerMb, Target, TargetMachine
 from edgegpt.quantization import recipe, weight_bytes
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from edgegpt.contract import past_names, present_names
-from edgegpt.prediction.interpolation import Curve
+from edgegpt.prediction.cost_model import Curve
 from edgegpt.prediction.target import Attention, CacheStreaming
 from edgegpt.profiling.bound import Run, bound
 from edgegpt.profiling.fit import fit

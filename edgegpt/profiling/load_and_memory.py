@@ -11,8 +11,7 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import Plan, ProcessFigures
-from edgegpt.prediction.call_costs import CallCosts
-from edgegpt.prediction.cost_model import Work
+from edgegpt.prediction.cost_model import CallCosts, Work
 from edgegpt.prediction.target import Load, Memory, PerMb, PerPrecision
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.measure.machine import available_memory_bytes
-from edgegpt.prediction.interpolation import Curve
+from edgegpt.prediction.cost_model import Curve
 from edgegpt.prediction.target import Bits, Product, Streaming
 from edgegpt.profiling.bound import Run, rows
 from edgegpt.profiling.fit import fit

@@ -11,8 +11,7 @@ from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
 from edgegpt.measure.machine import Machine, available_memory_bytes, machine
 from edgegpt.measure.noise import load_noise, noise
 from edgegpt.measure.process import check_threads
-from edgegpt.prediction.call_costs import CallCosts
-from edgegpt.prediction.cost_model import OpCosts
+from edgegpt.prediction.cost_model import CallCosts, OpCosts
 from edgegpt.prediction.target import Bandwidth, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.bound import rows
