@@ -20,13 +20,12 @@ from edgegpt.prediction.cost_model import OpCosts
 from edgegpt.profiling import profile as profile_module
 from edgegpt.profiling import timing
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
-from edgegpt.profiling.bound import rows
 from edgegpt.profiling.elementwise import measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls
-from edgegpt.profiling.fit import fit
+from edgegpt.profiling.graphs import rows
 from edgegpt.profiling.matmul import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt.profiling.profile import second_thread_us
-from edgegpt.profiling.timing import fastest_us
+from edgegpt.profiling.timing import fastest_us, fit
 from edgegpt.quantization import PRECISIONS, block_size
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt.system import Moment

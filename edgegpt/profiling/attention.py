@@ -8,11 +8,9 @@ import numpy as np
 from edgegpt.contract import past_names, present_names
 from edgegpt.prediction.cost_model import Curve
 from edgegpt.prediction.target import Attention, CacheStreaming
-from edgegpt.profiling.bound import Run, bound
-from edgegpt.profiling.fit import fit
-from edgegpt.profiling.graphs import Graphs
+from edgegpt.profiling.graphs import Graphs, Run, bound
 from edgegpt.profiling.matmul import TOKENS, above_near, largest_working_set_mb
-from edgegpt.profiling.timing import burst_us, fastest_us, sweeper
+from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
 from edgegpt.runtime.ort_backend import open_session
 
 _LAYERS: Final = 2

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from edgegpt.prediction.target import Line, Nodes
-from edgegpt.profiling.bound import Run, rows
-from edgegpt.profiling.fit import fit
-from edgegpt.profiling.graphs import Graphs
-from edgegpt.profiling.timing import fastest_us
+from edgegpt.profiling.graphs import Graphs, Run, rows
+from edgegpt.profiling.timing import fastest_us, fit
 from edgegpt.runtime.ort_backend import open_session
 
 _N: Final = 32  # nodes of a graph

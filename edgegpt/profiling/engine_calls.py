@@ -14,9 +14,8 @@ from edgegpt.measure.spec import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
 from edgegpt.prediction.cost_model import OpCosts, Work
 from edgegpt.prediction.target import Call, Calls, Line
-from edgegpt.profiling.fit import fit
 from edgegpt.profiling.graphs import WriteFile
-from edgegpt.profiling.timing import fastest_us
+from edgegpt.profiling.timing import fastest_us, fit
 from edgegpt.quantization import PRECISIONS, recipe
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.engine import Engine

@@ -10,10 +10,8 @@ from typing import Final
 from edgegpt.measure.machine import available_memory_bytes
 from edgegpt.prediction.cost_model import Curve
 from edgegpt.prediction.target import Bits, Product, Streaming
-from edgegpt.profiling.bound import Run, rows
-from edgegpt.profiling.fit import fit
-from edgegpt.profiling.graphs import Graphs
-from edgegpt.profiling.timing import burst_us, fastest_us, sweeper
+from edgegpt.profiling.graphs import Graphs, Run, rows
+from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
 from edgegpt.quantization import matrix_bytes
 from edgegpt.runtime.ort_backend import open_session
 

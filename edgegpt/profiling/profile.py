@@ -14,10 +14,9 @@ from edgegpt.measure.process import check_threads
 from edgegpt.prediction.cost_model import CallCosts, OpCosts
 from edgegpt.prediction.target import Bandwidth, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
-from edgegpt.profiling.bound import rows
 from edgegpt.profiling.elementwise import measure_call_us, measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls
-from edgegpt.profiling.graphs import Graphs, WriteFile
+from edgegpt.profiling.graphs import Graphs, WriteFile, rows
 from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.profiling.timing import median_us
