@@ -24,9 +24,8 @@ from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError
 from edgegpt.measure.machine import machine
-from edgegpt.planner.finalists import Finalist
+from edgegpt.planner.finalists import Finalist, Proof, prove
 from edgegpt.planner.planner import Plan, plan
-from edgegpt.planner.proof import Proof, prove
 from edgegpt.prediction.target import TargetMachine
 
 Capture = pytest.CaptureFixture[str]

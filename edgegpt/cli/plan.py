@@ -17,9 +17,8 @@ from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
     from edgegpt.measure.machine import Machine
-    from edgegpt.planner.finalists import Finalist
+    from edgegpt.planner.finalists import Finalist, Proof
     from edgegpt.planner.planner import Plan
-    from edgegpt.planner.proof import Proof
     from edgegpt.planner.space import Space
     from edgegpt.prediction.target import Target
 
@@ -55,9 +54,9 @@ def plan(
     """Find the strongest models that a budget allows, before any is trained."""
     from edgegpt.budget.budget import Budget
     from edgegpt.measure.machine import machine
+    from edgegpt.planner.finalists import prove
     from edgegpt.planner.limits import prompt_tokens_of
     from edgegpt.planner.planner import plan as search
-    from edgegpt.planner.proof import prove
     from edgegpt.planner.space import space_of
     from edgegpt.prediction.target import Target
 
@@ -100,7 +99,7 @@ def plan(
         )
     if out is not None:
         from edgegpt.files import write_text
-        from edgegpt.planner.written import model_yaml
+        from edgegpt.planner.planner import model_yaml
 
         write_text(out, schema_comment(out, "model") + model_yaml(planned, proof.chosen, board))
         stderr.print(f"Written: {out}")

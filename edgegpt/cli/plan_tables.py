@@ -16,9 +16,8 @@ from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
 from edgegpt.prediction.predict import caveats
 
 if TYPE_CHECKING:
-    from edgegpt.planner.finalists import Finalist
+    from edgegpt.planner.finalists import Finalist, Proof
     from edgegpt.planner.limits import Limits
-    from edgegpt.planner.proof import Proof
     from edgegpt.planner.search import Rated
     from edgegpt.planner.space import Space
     from edgegpt.prediction.target import Target

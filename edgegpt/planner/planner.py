@@ -1,4 +1,7 @@
-"""From a budget to ranked models."""
+"""From a budget to ranked models.
+
+A planned model as a finished models/*.yaml.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -7,11 +10,11 @@ from typing import Final
 
 from edgegpt.budget.budget import Budget
 from edgegpt.errors import ConfigError, ImpossibleBudgetError
-from edgegpt.planner.infeasible import impossible, impossible_json
+from edgegpt.planner.infeasible import describe, impossible, impossible_json
 from edgegpt.planner.limits import Limits, limits_of
 from edgegpt.planner.parallel import Result, Spread, Task, check_workers, processes, ranges
 from edgegpt.planner.ray_backend import ray_cluster
-from edgegpt.planner.search import Found, Job, merge, merge_nearest, nearest_in_range, search_range
+from edgegpt.planner.search import Found, Job, Rated, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import Space
 from edgegpt.prediction.target import Target
 
@@ -89,3 +92,19 @@ def plan(
                 impossible(budget, limits, nearest, space), impossible_json(budget, limits, nearest)
             )
     return Plan(budget, limits, found)
+
+
+_SHOWN = ("parameters", "artifact_mb", "peak_rss_mb", "ttft_ms.p50", "token_ms.p50")
+
+
+def model_yaml(planned: Plan, chosen: Rated, target: Target | None) -> str:
+    """The config, and in comments what it was planned for and with which precision to export it."""
+    figures = ", ".join(f"{name} {chosen.figures[name]:.4g}" for name in _SHOWN if name in chosen.figures)
+    board = "" if target is None else f" on {target.name}"
+    lines = [
+        f"# Planned by `edgegpt plan` for the budget {planned.budget.name}{board}: {describe(chosen)}.",
+        f"# Predicted: {figures}.",
+        f"# Export it with --precision {chosen.candidate.precision}; its tokenizer has at most "
+        f"{chosen.candidate.config.vocab_size} tokens.",
+    ]
+    return "\n".join(" ".join(line.split()) for line in lines) + "\n" + chosen.candidate.config.to_yaml()
