@@ -16,12 +16,10 @@ from edgegpt.measure.machine import Machine
 from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
 from edgegpt.prediction.target import Target
 from edgegpt.report.commands import Options, commands
-from edgegpt.report.facts import read_facts
+from edgegpt.report.facts import read_facts, read_weights
 from edgegpt.report.html import page
-from edgegpt.report.predicted import predict
 from edgegpt.report.report import Report
-from edgegpt.report.roofline import roofline
-from edgegpt.report.weights import read_weights
+from edgegpt.report.roofline import predict, roofline
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import read_file
 from edgegpt.runtime.self_check import Number, read_evidence

@@ -10,9 +10,8 @@ from page_text import words
 from edgegpt.accounting import account
 from edgegpt.errors import ArtifactError
 from edgegpt.measure.spec import ProcessFigures
-from edgegpt.report.html import page
-from edgegpt.report.weights import read_weights
-from edgegpt.report.words import breakable, fixed, short, size
+from edgegpt.report.facts import read_weights
+from edgegpt.report.html import breakable, fixed, page, short, size
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import file_sha256
 from edgegpt.runtime.self_check import read_evidence, repeat

@@ -22,7 +22,7 @@ from edgegpt.cli.main import main
 from edgegpt.measure.bench import Bench
 from edgegpt.report import report as gather_module
 from edgegpt.report.commands import CHECK_OPTION
-from edgegpt.report.document import report_json
+from edgegpt.report.report import report_json
 from edgegpt.runtime.onnx_file import file_sha256
 
 Capture = pytest.CaptureFixture[str]

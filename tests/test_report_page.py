@@ -20,7 +20,7 @@ from edgegpt.budget.budget import Board, Budget, FirstTokenLatency
 from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.report.html import page as html_of
-from edgegpt.report.words import times
+from edgegpt.report.html import times
 from edgegpt.runtime.self_check import Number
 from edgegpt_export import export_checkpoint
 

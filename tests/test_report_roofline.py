@@ -13,8 +13,7 @@ from edgegpt.measure.machine import machine
 from edgegpt.prediction.predict import Predictor
 from edgegpt.prediction.target import TargetMachine
 from edgegpt.report.html import page
-from edgegpt.report.predicted import predict
-from edgegpt.report.roofline import roofline
+from edgegpt.report.roofline import predict, roofline
 
 Capture = pytest.CaptureFixture[str]
 

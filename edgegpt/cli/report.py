@@ -51,8 +51,7 @@ def report(
             check_name(option, given)
     with needs("report"):
         from edgegpt.report.html import save_page
-    from edgegpt.report.document import report_json
-    from edgegpt.report.report import gather
+    from edgegpt.report.report import gather, report_json
 
     with steps() as on_step:
         made = gather(

@@ -17,10 +17,9 @@ from matplotlib.ticker import NullLocator
 
 from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
 from edgegpt.measure.spec import ProcessFigures
-from edgegpt.report.predicted import Roof
+from edgegpt.report.facts import Weights
 from edgegpt.report.report import Report
-from edgegpt.report.roofline import Point, Roofline
-from edgegpt.report.weights import Weights
+from edgegpt.report.roofline import Point, Roof, Roofline
 
 _WIDTH: Final = 4.6  # inches, at 72 units each
 # The colours of edgegpt.measure.plot and those below; the page has a light and a dark shade of each.

@@ -1,25 +1,32 @@
-"""Measure and count everything that the page says of a file."""
+"""Measure and count everything that the page says of a file.
 
+A report for machines.
+
+What is given beside the model, a budget and a profile: read once, and hashed as it was read.
+"""
+
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.check import Check, check, check_fit
+from edgegpt.budget.check import Check, check, check_fit, check_json
 from edgegpt.budget.format import sentence
 from edgegpt.budget.memory import check_memory
+from edgegpt.config.schema import parse_model
+from edgegpt.config.yaml_reader import read_bytes
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.bench import Bench, bench
+from edgegpt.measure.bench import Bench, bench, bench_json
 from edgegpt.measure.machine import Machine, machine
 from edgegpt.measure.process import check_threads
 from edgegpt.measure.spec import Plan
+from edgegpt.prediction.target import Target
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
-from edgegpt.report.facts import Facts, read_facts
-from edgegpt.report.given import read_budget, read_target
-from edgegpt.report.predicted import Predicted, predict
-from edgegpt.report.roofline import Roofline, roofline
-from edgegpt.report.weights import Weights, read_weights
+from edgegpt.report.facts import Facts, Weights, read_facts, read_weights
+from edgegpt.report.roofline import Point, Predicted, Roofline, predict, roofline
 from edgegpt.runtime.artifact import file_identity, open_artifact
 from edgegpt.runtime.self_check import Evidence, Number, read_evidence, repeat
 
@@ -167,3 +174,61 @@ def _check_unchanged(path: Path, identity: str) -> None:
             f"{path} was changed while it was measured: its checksum began {identity[:12]} and begins "
             f"{now[:12]} now; measure it again"
         )
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Everything that the page says; bytes, milliseconds and FLOPs, as the names say."""
+    facts, weights, evidence = report.facts, report.weights, report.evidence
+    return {
+        "made": report.made.isoformat(timespec="seconds"),
+        "page": str(report.options.out),
+        "passed": report.passed,
+        "unproved": list(report.unproved),
+        "broken": list(report.broken),
+        "noise": list(report.noise),
+        "file": {
+            **asdict(facts),
+            "path": str(facts.path),
+        },
+        "weights": {**asdict(weights), "bits": dict(weights.bits)},
+        "evidence": {
+            **asdict(evidence),
+            "checks": [_number(number) for number in evidence.checks],
+        },
+        "repeated": [_number(number) for number in report.repeated],
+        "bench": bench_json(report.bench),
+        "roofline": {
+            "tokens": [_point(point) for point in report.roofline.tokens],
+            "prompts": [_point(point) for point in report.roofline.prompts],
+        },
+        "prediction": None if report.predicted is None else _predicted(report.predicted),
+        "target_sha256": report.target_sha256,
+        "budget": None if report.checked is None else check_json(report.checked),
+        "budget_sha256": report.budget_sha256,
+        "commands": [asdict(command) for command in report.commands],
+    }
+
+
+def _number(number: Number) -> dict[str, Any]:
+    return {**asdict(number), "passed": number.passed}
+
+
+def _predicted(predicted: Predicted) -> dict[str, Any]:
+    figures = [{**asdict(figure), "off": figure.off} for figure in predicted.figures]
+    return {**asdict(predicted), "figures": figures}
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {**asdict(point), "intensity": point.intensity, "flops_per_second": point.flops_per_second}
+
+
+def read_budget(path: Path) -> tuple[Budget, str]:
+    """A budget file and the sha256 of the very bytes that say so; raises ConfigError."""
+    content = read_bytes(path)
+    return Budget.parse(content, path), hashlib.sha256(content).hexdigest()
+
+
+def read_target(path: Path) -> tuple[Target, str]:
+    """A target file and the sha256 of the very bytes that say so; raises ConfigError."""
+    content = read_bytes(path)
+    return parse_model(content, path, Target), hashlib.sha256(content).hexdigest()
