@@ -13,7 +13,7 @@ from made_figures import FIGURES, MACHINE
 from rich.console import Console
 from tiny_files import tiny_file
 
-from edgegpt.cli.bench_tables import bench_tables
+from edgegpt.cli.bench import bench_tables
 from edgegpt.cli.main import main
 from edgegpt.measure.bench import PROCESSES, Bench, bench, bench_json
 from edgegpt.measure.machine import machine

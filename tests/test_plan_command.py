@@ -19,7 +19,7 @@ from made_target import TARGET
 from planning import SMALL, VALUES, planned
 from rich.console import Console
 
-from edgegpt.cli import plan_tables
+from edgegpt.cli import plan
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError
@@ -263,7 +263,7 @@ def test_finalists_that_keep_the_budget_need_no_second_search() -> None:
 def test_a_front_that_is_cut_says_so() -> None:
     found = planned(parameters=10**8)
     proof = prove(found, lambda _: [], lambda _: pytest.fail("it searched"))
-    parts = plan_tables.plan_tables(found, SMALL, TARGET, proof)
+    parts = plan.plan_tables(found, SMALL, TARGET, proof)
     text = " ".join(str(getattr(part, "title", part)) for part in parts)
     front = len(found.found.front)
     assert front > 12
@@ -280,7 +280,7 @@ def test_tables_of_large_models_fit_into_80_columns_unbroken() -> None:
     large = replace(best, candidate=candidate, figures=best.figures | figures | times)
     several = replace(found, found=replace(found.found, best=(large,), front=(large,)))
     console = Console(width=80, file=StringIO(), force_terminal=False)
-    for part in plan_tables.plan_tables(several, SMALL, TARGET, Proof(large, tuple(measured(found, 1.0)))):
+    for part in plan.plan_tables(several, SMALL, TARGET, Proof(large, tuple(measured(found, 1.0)))):
         console.print(part)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     header = r"^model +heads +vocab +ctx +bits +M +MB +first +token +RSS +rank *$"

@@ -1,12 +1,17 @@
-"""The file that an option names to be written. Can it be? Asked before a minute of work, not after it."""
+"""The file that an option names to be written. Can it be? Asked before a minute of work, not after it.
+
+The name of a file that an option gives, be it read or written.
+
+The first line of a config that a command writes: where an editor finds the schema.
+"""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import typer
 
-from edgegpt.cli.file_name import check_name
 from edgegpt.errors import MeasureError
 from edgegpt.files import try_to_begin
 
@@ -35,3 +40,27 @@ def check_out_file(option: str, path: Path, suffixes: Sequence[str]) -> None:
         raise MeasureError(f"{option} cannot write {path}: {e.strerror or e}") from e
     if path.is_dir():
         raise MeasureError(f"{option} must name a file, and {path} is a folder")
+
+
+def check_name(option: str, path: Path) -> None:
+    """Raise MeasureError where `path`, which `option` gave, is no text that a page or a terminal can show."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as e:
+        raise MeasureError(f"{option} must be a name in UTF-8, got {str(path)!a}; rename it") from e
+
+
+# From a folder of configs, and from the repository's root.
+_FOLDERS: Final = ("../schemas", "configs/schemas")
+
+
+def schema_comment(out: Path, kind: str) -> str:
+    """A line for yaml-language-server with the path from `out` to the schema of a `kind`, such as `model`.
+
+    Empty where no schema is there: an editor would complain of a path that leads nowhere.
+    """
+    for folder in _FOLDERS:
+        schema = f"{folder}/{kind}.schema.json"
+        if (out.parent / schema).is_file():
+            return f"# yaml-language-server: $schema={schema}\n"
+    return ""

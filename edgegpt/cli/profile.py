@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgegpt.budget.format import threads_text
-from edgegpt.cli.options import check_out_file, out_file
+from edgegpt.cli.options import check_out_file, out_file, schema_comment
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
-from edgegpt.cli.schema_comment import schema_comment
 from edgegpt.errors import MeasureError, needs
 from edgegpt.measure.noise import quietness
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.file_name import check_name
-from edgegpt.cli.options import check_out_file, out_file
+from edgegpt.cli.options import check_name, check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
