@@ -31,7 +31,7 @@ from edgegpt.prediction.predict import Predictor, caveats
 from edgegpt.prediction.target import Target
 from edgegpt.profiling.profile import profile
 from edgegpt_export import synthetic
-from edgegpt_export.random_file import write_random_file
+from edgegpt_export.synthetic import write_random_file
 
 Pair = tuple[dict[str, float], dict[str, float]]  # a model's figures, predicted and measured
 

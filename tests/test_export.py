@@ -23,7 +23,7 @@ from edgegpt.errors import (
 from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import read_metadata
-from edgegpt_export import build_engine_graph, building, export_checkpoint, verify_file
+from edgegpt_export import build_engine_graph, export, export_checkpoint, verify_file
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -124,7 +124,7 @@ def test_a_miss_of_the_verification_names_the_number_and_leaves_no_file(checkpoi
         bent["head.weight"] = bent["head.weight"] * np.float32(1.01)
         return build_engine_graph(config, bent, *quantisation)
 
-    monkeypatch.setattr(building, "build_engine_graph", wrong)
+    monkeypatch.setattr(export, "build_engine_graph", wrong)
     with pytest.raises(
         VerificationError, match=r"is not made: length 1: the largest difference .* is 0\.\d+, the limit"
     ):

@@ -13,7 +13,7 @@ from edgegpt.errors import DataError, EdgeGPTError
 from edgegpt.quantization import FLOAT, matrices, possible_bits, recipe, weight_bytes
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt_export import export_checkpoint, verify_file
-from edgegpt_export.mix import smallest_recipe, upgrades, within_bytes, within_kl
+from edgegpt_export.bit_allocation import smallest_recipe, upgrades, within_bytes, within_kl
 
 
 @st.composite

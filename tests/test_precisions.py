@@ -20,12 +20,11 @@ from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.bit_allocation import Quantisation
-from edgegpt_export.cache_scales import cache_scales
-from edgegpt_export.evidence import Row
+from edgegpt_export.calibration import cache_scales
+from edgegpt_export.evidence import LIMITS, Row
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.graph_checks import expected_weight_bytes, misnamed_matrices, weight_bytes
-from edgegpt_export.limits import LIMITS
-from edgegpt_export.stamp import seal
+from edgegpt_export.write import seal
 
 FORMS = [(precision, kv) for precision in ("fp32", "int8", "int4") for kv in ("fp32", "int8")][1:]
 

@@ -18,7 +18,7 @@ from edgegpt.prediction.cost_model import Curve, Work, between
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
-from edgegpt_export.random_file import write_random_file
+from edgegpt_export.synthetic import write_random_file
 
 ROOT = Path(__file__).parents[1]
 PREDICTOR = Predictor(TARGET)

@@ -30,7 +30,7 @@ from edgegpt.quantization import PRECISIONS, block_size
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt.system import Moment
 from edgegpt_export import synthetic
-from edgegpt_export.random_file import write_random_file
+from edgegpt_export.synthetic import write_random_file
 
 Capture = pytest.CaptureFixture[str]
 SMALL = ModelConfig(

@@ -14,9 +14,8 @@ from edgegpt.errors import ArtifactError, CheckpointError, VerificationError
 from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.bit_allocation import preset
-from edgegpt_export.compare import compare, max_abs
-from edgegpt_export.evidence import Check, Evidence, Row
-from edgegpt_export.limits import LIMITS
+from edgegpt_export.evidence import LIMITS, Check, Evidence, Row
+from edgegpt_export.runner import compare, max_abs
 from edgegpt_export.verify import verify
 
 FP32 = LIMITS["fp32"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgegpt_export.compare import compare
+from edgegpt_export.runner import compare
 from peer.engine import Logits
 from peer.process import Child
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from importlib import metadata
 
-from edgegpt_export.limits import LIMITS
+from edgegpt_export.evidence import LIMITS
 
 
 @dataclass(frozen=True)

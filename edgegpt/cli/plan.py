@@ -137,7 +137,7 @@ def _finalists(
     if target is None or not n or not is_here(target):
         return ()
     with needs("plan"):
-        from edgegpt_export.random_file import write_random_file
+        from edgegpt_export.synthetic import write_random_file
     from edgegpt.planner.finalists import measure_finalists
 
     return measure_finalists(

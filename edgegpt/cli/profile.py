@@ -31,7 +31,7 @@ def profile(
         raise MeasureError("--name must not be empty; leave it out for the system's own")
     with needs("plan"):
         from edgegpt_export import synthetic
-        from edgegpt_export.random_file import write_random_file
+        from edgegpt_export.synthetic import write_random_file
     from edgegpt.files import write_text
     from edgegpt.profiling.profile import profile as measure
 

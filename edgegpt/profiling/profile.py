@@ -63,7 +63,7 @@ def profile(
 
     Args:
         graphs: makes the graphs; `edgegpt_export.synthetic`.
-        write_file: writes whole models; `edgegpt_export.random_file.write_random_file`.
+        write_file: writes whole models; `edgegpt_export.synthetic.write_random_file`.
         name: of the board; the machine's own unless given.
         threads: of onnxruntime.
         seconds: of measuring times; what is timed longer is surer. Fresh processes come on top.

@@ -12,8 +12,8 @@ from edgegpt.runtime.generator import TextGenerator
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.evidence import Check
-from edgegpt_export.examples import Examples
 from edgegpt_export.graph import build_engine_graph
+from edgegpt_export.request import Examples
 
 
 def task_accuracy(

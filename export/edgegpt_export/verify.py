@@ -25,18 +25,16 @@ from edgegpt.model.gpt import GPT
 from edgegpt.quantization import BITS, Recipe, matrices, recipe
 from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt_export.bit_allocation import Quantisation
-from edgegpt_export.compare import compare, max_abs, worst_kl
-from edgegpt_export.evidence import Check, Evidence, Row
-from edgegpt_export.examples import read_examples
+from edgegpt_export.calibration import eval_mode
+from edgegpt_export.evidence import Check, Evidence, Limits, Row
 from edgegpt_export.graph_checks import (
     expected_weight_bytes,
     misnamed_matrices,
     unwanted_operators,
     weight_bytes,
 )
-from edgegpt_export.limits import Limits
-from edgegpt_export.modes import eval_mode
-from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache
+from edgegpt_export.request import read_examples
+from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache, compare, max_abs, worst_kl
 from edgegpt_export.task_accuracy import task_accuracy
 
 OnStep = Callable[[str], None]
