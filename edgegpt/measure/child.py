@@ -35,17 +35,10 @@ from edgegpt.measure.spec import (  # noqa: E402
     figures_to_json,
     plan_from_json,
 )
-from edgegpt.measure.timing import (
-    MS,  # noqa: E402
-    Rounds,  # noqa: E402
-)
+from edgegpt.measure.timing import MS, Rounds  # noqa: E402
 from edgegpt.measure.worker import Progress, do  # noqa: E402
 from edgegpt.runtime.sampling import SamplingParams, new_rng, sample  # noqa: E402
-from edgegpt.system import (  # noqa: E402
-    memory,
-    peak_rss_bytes,
-    waited_seconds,  # noqa: E402
-)
+from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
 _PARTS = 50  # samples of what is measured beside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)

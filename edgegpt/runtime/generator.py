@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from edgegpt.errors import ArtifactError, EngineError, PromptError, SessionError
 from edgegpt.runtime.artifact import open_artifact

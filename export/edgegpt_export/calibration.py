@@ -72,7 +72,6 @@ def _own_texts(checkpoint: Checkpoint) -> NDArray[np.int64]:
     return whole
 
 
-_SEED: Final = 0
 _LARGEST: Final = 127
 _SMALLEST_SCALE: Final = 1e-6  # of a channel that is always 0
 

@@ -4,7 +4,7 @@ From a checkpoint and a request to the model in memory: what is quantised, and h
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,9 +136,6 @@ def _writing(out: Path) -> Iterator[None]:
         yield
     except OSError as e:
         raise ArtifactError(f"{out} cannot be written: {e.strerror or e}") from e
-
-
-OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True)
