@@ -56,7 +56,6 @@ def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
     import onnx
     import onnxruntime as ort
 
-    from edgegpt.accounting import parameter_shapes
     from edgegpt.config.model import ModelConfig
     from edgegpt.quantization import recipe
     from edgegpt_export.graph import build_engine_graph
@@ -67,7 +66,7 @@ def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
     rng = np.random.default_rng(0)
     weights = {
         name: rng.normal(0, 0.02, shape).astype(np.float32)
-        for name, shape in parameter_shapes(config).items()
+        for name, shape in config.parameter_shapes().items()
     }
     model = build_engine_graph(config, weights, recipe(config, precision))
     paths = {form: folder / f"{form}{'.ort' if form == 'ort' else '.onnx'}" for form in FORMS}

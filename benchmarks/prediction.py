@@ -24,12 +24,12 @@ from edgegpt.accounting import parameter_count
 from edgegpt.budget.format import threads_text, versions_text
 from edgegpt.cli.progress import steps
 from edgegpt.config.model import ModelConfig
-from edgegpt.measure.machine import machine
+from edgegpt.measure.machine import this_machine
 from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import BURST, Plan
+from edgegpt.measure.spec import BURST, MeasureSpec
 from edgegpt.prediction.predict import Predictor, caveats
 from edgegpt.prediction.target import Target
-from edgegpt.profiling.profile import profile
+from edgegpt.profiling.profile import profile_board
 from edgegpt_export import synthetic
 from edgegpt_export.synthetic import write_random_file
 
@@ -120,7 +120,7 @@ class Model:
 
     def measure(self, threads: int, seconds: float) -> dict[str, float]:
         """Its figures in one fresh process."""
-        plan = Plan(
+        plan = MeasureSpec(
             threads=threads,
             prompts=PROMPTS,
             fills=self.fills,
@@ -144,7 +144,7 @@ class Model:
 
 def sweep(models: list[Model], stored: Target | None, seconds: float) -> Iterator[Pair]:
     """Of each model."""
-    target = stored or profile(synthetic, write_random_file)
+    target = stored or profile_board(synthetic, write_random_file)
     for caveat in caveats(target):
         print(f"Careful: {caveat}.", flush=True)
     for model in models:
@@ -170,7 +170,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.5, help="in the process of each model")
     arguments = parser.parse_args()
     stored = None if arguments.target is None else Target.from_yaml(arguments.target)
-    here = machine()
+    here = this_machine()
     threads = threads_text(stored.threads if stored else 1)
     print(f"{here.cpu}, {threads}, {versions_text(here.versions)}, {date.today()}", flush=True)
     with tempfile.TemporaryDirectory() as folder:

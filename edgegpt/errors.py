@@ -101,7 +101,7 @@ class MissingExtraError(EdgeGPTError):
     """A package that only a workstation needs is not installed."""
 
 
-def short_cause(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an onnxruntime message, at most 120 characters of it."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line if len(line) <= 120 else line[:117] + "..."

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Final
 
-from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 
 Recipe = Mapping[str, int]  # bits by name of the matrix: 4, 8, or 32 for float32
@@ -27,7 +26,7 @@ _TABLES: Final = ("wte.weight", "wpe.weight")
 
 def matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
     """Shape (rows, columns) of every matrix by name, in the module's order; a tied head is wte's."""
-    shapes = parameter_shapes(config)
+    shapes = config.parameter_shapes()
     return {name: (shape[0], shape[1]) for name, shape in shapes.items() if len(shape) == 2}
 
 
@@ -42,7 +41,7 @@ def recipe(config: ModelConfig, precision: str) -> dict[str, int]:
 
 def weight_bytes(config: ModelConfig, bits: Recipe) -> int:
     """Bytes of all weights and scales stored by a recipe, each once."""
-    shapes = parameter_shapes(config)
+    shapes = config.parameter_shapes()
     vectors = sum(4 * shape[0] for shape in shapes.values() if len(shape) == 1)
     return vectors + sum(matrix_bytes(*shape, bits[name]) for name, shape in matrices(config).items())
 

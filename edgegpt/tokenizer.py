@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as _Tokenizer
 
-from edgegpt.errors import TokenizerError, short_cause
+from edgegpt.errors import TokenizerError, first_line
 
 END_OF_TEXT: Final = "<|endoftext|>"
 MIN_VOCAB_SIZE: Final = 257  # one token a byte, and END_OF_TEXT
@@ -122,7 +122,7 @@ class Tokenizer:
             raise TokenizerError(f"{source}: {e}") from e
         except Exception as e:  # the library raises bare Exception
             raise TokenizerError(
-                f"{source} is not a tokenizer.json of the tokenizers library: {short_cause(e)}"
+                f"{source} is not a tokenizer.json of the tokenizers library: {first_line(e)}"
             ) from e
 
     @classmethod
@@ -269,7 +269,7 @@ def _panics_as(what: str) -> Iterator[None]:
     except BaseException as e:
         if type(e).__name__ != "PanicException":  # its class cannot be imported
             raise
-        raise TokenizerError(f"{what}: {short_cause(e)}") from e
+        raise TokenizerError(f"{what}: {first_line(e)}") from e
 
 
 def _byte_of_character() -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.spec import ProcessFigures
+from edgegpt.measure.spec import ProcessResult
 from edgegpt.system import Memory
 
 MACHINE = Machine(
@@ -20,7 +20,7 @@ MACHINE = Machine(
     versions={"python": "3", "edgegpt": "0", "onnxruntime": "1", "numpy": "2"},
 )
 TWO_MS = Distribution((2.0,) * 98 + (3.0, 5.0))
-FIGURES = ProcessFigures(
+FIGURES = ProcessResult(
     import_ms=100.0,
     load_ms=150.0,
     load_waited_ms=0.0,

@@ -13,7 +13,7 @@ from edgegpt.budget.verdict import Estimate, rows
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
+from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
 from edgegpt.prediction.target import Target
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts, read_weights
@@ -41,11 +41,11 @@ FIGURES = replace(
 )
 
 
-def made_bench(file: Path, figures: ProcessFigures = FIGURES, machine: Machine = MACHINE) -> Bench:
+def made_bench(file: Path, figures: ProcessResult = FIGURES, machine: Machine = MACHINE) -> Bench:
     return Bench(
         file=read_file(file),
         machine=machine,
-        plan=Plan(bandwidth=True),
+        plan=MeasureSpec(bandwidth=True),
         processes=(figures,) * 3,
         first_token=figures.first_token,
         token=figures.token,

@@ -5,7 +5,7 @@ from typing import Any
 from made_target import TARGET
 
 from edgegpt.budget.budget import Budget
-from edgegpt.planner.planner import Plan, plan
+from edgegpt.planner.planner import PlanResult, plan_models
 from edgegpt.planner.space import Space
 
 # Some 200 models, smaller ones among them than edgegpt is for.
@@ -23,5 +23,5 @@ def budget(**limits: Any) -> Budget:
     return Budget.model_validate({"name": "hand", **limits})
 
 
-def planned(**limits: Any) -> Plan:
-    return plan(budget(**limits), SMALL, target=TARGET)
+def planned(**limits: Any) -> PlanResult:
+    return plan_models(budget(**limits), SMALL, target=TARGET)

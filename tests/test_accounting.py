@@ -16,7 +16,6 @@ from edgegpt.accounting import (
     activation_peak_bytes,
     kv_cache_bytes,
     parameter_count,
-    parameter_shapes,
 )
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
@@ -76,8 +75,8 @@ def test_every_count_is_the_modules_own(config: ModelConfig) -> None:
     module = GPT(config)
     assert parameter_count(config) == sum(p.numel() for p in module.parameters())
     shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
-    assert parameter_shapes(config) == shapes
-    assert list(parameter_shapes(config)) == list(shapes)  # in the module's order
+    assert config.parameter_shapes() == shapes
+    assert list(config.parameter_shapes()) == list(shapes)  # in the module's order
 
 
 @given(configs())
@@ -104,7 +103,7 @@ def test_the_total_is_the_sum_of_the_components(config: ModelConfig) -> None:
 
 def test_float_weights_take_four_and_two_bytes_each() -> None:
     total = account(TINY).total
-    assert total.weight_bytes.fp32 == 4 * sum(prod(shape) for shape in parameter_shapes(TINY).values())
+    assert total.weight_bytes.fp32 == 4 * sum(prod(shape) for shape in TINY.parameter_shapes().values())
     assert total.weight_bytes.fp16 == 2 * total.parameters
 
 

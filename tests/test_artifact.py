@@ -84,7 +84,8 @@ def test_a_robot_writes_no_file_into_its_home(file, tmp_path):
     "module", ["edgegpt.runtime.generator", "edgegpt.runtime.artifact", "edgegpt_export"]
 )
 def test_a_home_that_cannot_be_written_is_no_reason_for_a_word_on_stderr(file, module):
-    code = f"import sys, {module}; from edgegpt.runtime.artifact import open_artifact; open_artifact(sys.argv[1])"
+    opened = "from edgegpt.runtime.artifact import open_artifact; open_artifact(sys.argv[1])"
+    code = f"import sys, {module}; {opened}"
     result = run(code, file, HOME="/dev/null")
     assert (result.stdout, result.stderr) == ("", "")
 

@@ -8,7 +8,7 @@ from edgegpt import contract
 from edgegpt.budget import check as check_module
 from edgegpt.budget import memory
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.check import check
+from edgegpt.budget.check import check_file
 from edgegpt.budget.memory import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.errors import MeasureError
 from edgegpt.runtime.onnx_file import metadata_entry
@@ -26,11 +26,11 @@ def test_a_model_too_large_for_the_board_is_found_before_it_is_loaded(
     board = "{description: a wristwatch, memory_mb: {value: 32, basis: published, source: its box}}"
     path.write_text(f"name: small\nload_ms: 1\nboard: {board}")
     with pytest.raises(MeasureError, match=r"needs at least 40 MB .* \(a wristwatch\) has 32 MB; 40 MB of"):
-        check(file, Budget.from_yaml(path))
+        check_file(file, Budget.from_yaml(path))
     monkeypatch.setattr(memory, "RUNTIME_BYTES", 0)
     path.write_text(path.read_text().replace("32", "1e-6"))
     with pytest.raises(MeasureError, match="export it at a lower precision"):
-        check(file, Budget.from_yaml(path))
+        check_file(file, Budget.from_yaml(path))
 
 
 def test_a_model_too_large_for_what_is_free_here_is_found_too(

@@ -14,7 +14,7 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.prediction.cost_model import Curve, Work, between
+from edgegpt.prediction.cost_model import Curve, ModelWork, between
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
@@ -31,8 +31,8 @@ def config(**changes: int | bool) -> ModelConfig:
     return ModelConfig(**{**usual, **changes})
 
 
-def work(model: ModelConfig, precision: str) -> Work:
-    return Work.of(model, recipe(model, precision))
+def work(model: ModelConfig, precision: str) -> ModelWork:
+    return ModelWork.of(model, recipe(model, precision))
 
 
 # Arithmetic

@@ -244,7 +244,7 @@ def test_a_profile_says_its_machine_once_and_names_no_schema_that_is_not_there(
     name: str, said: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = TARGET.model_copy(update={"name": name})
-    monkeypatch.setattr("edgegpt.profiling.profile.profile", lambda *_, **__: named)
+    monkeypatch.setattr("edgegpt.profiling.profile.profile_board", lambda *_, **__: named)
     assert main(["profile", "--out", str(tmp_path / "target.yaml")]) == 0
     assert capsys.readouterr().out.startswith(said)
     assert (tmp_path / "target.yaml").read_text().startswith("name: ")

@@ -9,7 +9,7 @@ from page_text import words
 
 from edgegpt.accounting import account
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.spec import ProcessFigures
+from edgegpt.measure.spec import ProcessResult
 from edgegpt.report.facts import read_weights
 from edgegpt.report.html import breakable, fixed, page, short, size
 from edgegpt.runtime.artifact import open_artifact
@@ -98,7 +98,7 @@ def test_what_would_make_the_verdicts_surer_stands_below_the_limits(file: Path) 
 
 
 def test_what_the_system_does_not_tell_is_unknown_and_no_error(file: Path) -> None:
-    blind: ProcessFigures = replace(
+    blind: ProcessResult = replace(
         FIGURES, imported=None, loaded=None, worked=None, peak_rss_bytes=None, idle_cpu_percent=None
     )
     silent = replace(MACHINE, load=None, governor=None, last_level_cache_bytes=None, memory_bytes=None)

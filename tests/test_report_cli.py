@@ -327,7 +327,7 @@ def test_a_reports_own_work_is_no_load(file: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(gather_module, "machine", lambda: MACHINE)
     monkeypatch.setattr(gather_module, "bench", remembered(made_bench(file)))
-    monkeypatch.setattr(gather_module, "check", remembered(None))
+    monkeypatch.setattr(gather_module, "check_file", remembered(None))
     gather_module.gather(file, tmp_path / "x.html", budget=path)
     assert befores == [MACHINE, MACHINE]
     assert options == [None, CHECK_OPTION]

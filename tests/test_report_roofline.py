@@ -9,7 +9,7 @@ from made_report import around, made_bench, made_report
 from made_target import TARGET
 from page_text import words
 
-from edgegpt.measure.machine import machine
+from edgegpt.measure.machine import this_machine
 from edgegpt.prediction.predict import Predictor
 from edgegpt.prediction.target import TargetMachine
 from edgegpt.report.html import page
@@ -52,7 +52,7 @@ def test_a_prompt_reads_the_weights_once_a_piece(file: Path) -> None:
 # A profile beside it
 
 
-HERE = TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+HERE = TARGET.model_copy(update={"machine": TargetMachine.of(this_machine())})
 
 
 def test_a_profile_of_this_machine_gives_the_roof(file: Path) -> None:

@@ -7,7 +7,7 @@ from tiny_files import tiny_file
 
 import edgegpt
 from edgegpt.errors import EngineError, OverloadedError, PreemptedError, PromptError, TokenizerError
-from edgegpt.runtime.reply import Piece
+from edgegpt.runtime.reply import TextChunk
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.serving.server import GenerationServer
 
@@ -33,7 +33,7 @@ def clock(monkeypatch):
 
 
 def test_a_reply_is_the_generators_and_its_pieces_come_in_order(held):
-    pieces: list[Piece] = []
+    pieces: list[TextChunk] = []
     held.release()
     ticket = held.submit(on_piece=pieces.append)
     assert ended_as(ticket) == WHOLE

@@ -15,7 +15,7 @@ from edgegpt import contract
 from edgegpt.errors import EngineError, MeasureError
 from edgegpt.runtime import tuning
 from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.deadline import EnginePace
+from edgegpt.runtime.deadline import EngineLatency
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.onnx_file import file_sha256
 from edgegpt.runtime.sampling import SamplingParams
@@ -314,7 +314,7 @@ def test_a_piece_without_tokens_is_refused(chunk, tmp_path):
 
 
 def test_the_pace_of_prompts_and_of_further_tokens_is_one_where_one_session_does_both():
-    together, apart = EnginePace(), EnginePace(prefills_apart=True)
+    together, apart = EngineLatency(), EngineLatency(prefills_apart=True)
     for pace in (together, apart):
         pace.note_prefill(1, 3.0)
         pace.decode.note(1.0)

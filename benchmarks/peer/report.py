@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgegpt.measure.machine import machine
+from edgegpt.measure.machine import this_machine
 from peer.measure import PREFILL, Result
 from peer.roster import version
 
@@ -29,7 +29,7 @@ its cache is concatenated in states of the model, and the head reads all prompt 
 
 def circumstances(threads: int, rounds: int, results: Sequence[Result]) -> str:
     """One line: processor, threads, versions, date, and how busy the machine was."""
-    here = machine()
+    here = this_machine()
     packages = dict.fromkeys((r.row.package, version(r.row)) for r in results)
     versions = ", ".join(f"{name} {number}" for name, number in packages)
     return (

@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from edgegpt.autotune.choose import Duel, Relative
+from edgegpt.autotune.choose import PairedComparison, Ratio
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.measure.worker import Progress, do
+from edgegpt.measure.worker import Progress, run_job
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
@@ -42,7 +42,7 @@ def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
     after = memory()
     rounds = _Rounds(reference, challenger)
     waited_percent = rounds.run(job["seconds"], progress)
-    return Duel(
+    return PairedComparison(
         threads=job["threads"],
         spinning=job["spinning"],
         cache_fill=rounds.fill,
@@ -82,10 +82,10 @@ class _Pair:
         self.reference_ms.clear()
         self.ms.clear()
 
-    def relative(self) -> Relative:
+    def relative(self) -> Ratio:
         ratios = Distribution(tuple(new / old for new, old in zip(self.ms, self.reference_ms, strict=True)))
         interval = ratios.interval(0.5)
-        return Relative(ms=statistics.median(self.ms), share=ratios.p50, low=interval.low, high=interval.high)
+        return Ratio(ms=statistics.median(self.ms), share=ratios.p50, low=interval.low, high=interval.high)
 
 
 class _Rounds:
@@ -138,4 +138,4 @@ def _warm_up(engine: Engine) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(do(work))
+    sys.exit(run_job(work))

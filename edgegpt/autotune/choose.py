@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
 
 
-class Relative(BaseModel):
+class Ratio(BaseModel):
     """A time beside that of one thread, which was measured in the same rounds.
 
     Attributes:
@@ -36,7 +36,7 @@ class Relative(BaseModel):
     high: float
 
 
-class Duel(BaseModel):
+class PairedComparison(BaseModel):
     """So many threads against one that reads prompts in pieces of PREFILL_CHUNK.
 
     One thread is measured against itself too, which shows how far noise alone carries.
@@ -60,8 +60,8 @@ class Duel(BaseModel):
     spinning: bool
     cache_fill: int
     prompt_tokens: int
-    token: Relative
-    prompt: dict[int, Relative]
+    token: Ratio
+    prompt: dict[int, Ratio]
     session_bytes: int | None
     waited_percent: float | None
     round_ms: tuple[float, ...]
@@ -92,15 +92,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Way:
-    duel: Duel
+    duel: PairedComparison
     chunk: int
 
     @property
-    def prompt(self) -> Relative:
+    def prompt(self) -> Ratio:
         return self.duel.prompt[self.chunk]
 
 
-def choose(duels: Sequence[Duel]) -> Choice:
+def choose(duels: Sequence[PairedComparison]) -> Choice:
     """The choice from duels of every way to run a file; that of one thread with itself is one of them."""
     ordered = sorted(duels, key=lambda duel: (duel.spinning, duel.threads))
     decode = ordered[0]
@@ -119,11 +119,11 @@ def choose(duels: Sequence[Duel]) -> Choice:
     return Choice(tuning, reasons, prefill.duel.session_bytes if apart else 0)
 
 
-def _is_better(new: Relative, old: Relative) -> bool:
+def _is_better(new: Ratio, old: Ratio) -> bool:
     return new.high < (1 - MARGIN) * old.low
 
 
-def _prefill(decode: Duel, duels: Sequence[Duel]) -> _Way:
+def _prefill(decode: PairedComparison, duels: Sequence[PairedComparison]) -> _Way:
     """The session that is there anyway at first; a second one has to gain more than the margin on it."""
     first, *others = [way for duel in (decode, *_others(decode, duels)) for way in _ways(duel)]
     chosen = first
@@ -133,7 +133,7 @@ def _prefill(decode: Duel, duels: Sequence[Duel]) -> _Way:
     return chosen
 
 
-def _others(decode: Duel, duels: Sequence[Duel]) -> Iterable[Duel]:
+def _others(decode: PairedComparison, duels: Sequence[PairedComparison]) -> Iterable[PairedComparison]:
     """What prompts may have beside it: spinning is for both sessions, and means nothing to one thread."""
     for duel in duels:
         if duel.threads != decode.threads and (
@@ -142,12 +142,12 @@ def _others(decode: Duel, duels: Sequence[Duel]) -> Iterable[Duel]:
             yield duel
 
 
-def _ways(duel: Duel) -> list[_Way]:
+def _ways(duel: PairedComparison) -> list[_Way]:
     """PREFILL_CHUNK first, then what is nearest to it."""
     return [_Way(duel, chunk) for chunk in sorted(duel.prompt, key=lambda n: (abs(n - PREFILL_CHUNK), n))]
 
 
-def _why_decode(chosen: Duel, duels: Sequence[Duel]) -> str:
+def _why_decode(chosen: PairedComparison, duels: Sequence[PairedComparison]) -> str:
     others = [duel for duel in duels if duel.threads > 1]
     if not others:
         return "one thread, since this process may use one core"
@@ -160,7 +160,7 @@ def _why_decode(chosen: Duel, duels: Sequence[Duel]) -> str:
     )
 
 
-def _why_prefill(chosen: _Way, decode: Duel, duels: Sequence[Duel]) -> Iterable[str]:
+def _why_prefill(chosen: _Way, decode: PairedComparison, duels: Sequence[PairedComparison]) -> Iterable[str]:
     same = _Way(decode, PREFILL_CHUNK)
     others = [way for duel in _others(decode, duels) for way in _ways(duel)]
     if chosen.duel.threads != decode.threads:
@@ -183,5 +183,5 @@ def _why_prefill(chosen: _Way, decode: Duel, duels: Sequence[Duel]) -> Iterable[
         )
 
 
-def _share(relative: Relative) -> str:
+def _share(relative: Ratio) -> str:
     return f"{relative.share:.2f} ({relative.low:.2f} to {relative.high:.2f})"

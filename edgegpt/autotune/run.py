@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.autotune.choose import Choice, Duel, choose
-from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.noise import noise
+from edgegpt.autotune.choose import Choice, PairedComparison, choose
+from edgegpt.measure.machine import Machine, this_machine
+from edgegpt.measure.noise import measured_noise
 from edgegpt.measure.process import run_child
 from edgegpt.runtime import tuning
 from edgegpt.runtime.artifact import file_identity
@@ -33,7 +33,7 @@ class Autotuned:
 
     path: str
     machine: Machine
-    duels: tuple[Duel, ...]
+    duels: tuple[PairedComparison, ...]
     choice: Choice
     kept: Path
     noise: tuple[str, ...]
@@ -61,7 +61,7 @@ def autotune(
     """
     identity = file_identity(path)
     tuning.make_folder(identity)  # before a minute of measuring, not after it
-    before = machine()
+    before = this_machine()
     counts = thread_counts(before.available_cores)
     ways = [(threads, False) for threads in counts]
     ways += [(threads, True) for threads in counts if allow_spinning and threads > 1]
@@ -69,7 +69,9 @@ def autotune(
     for i, (threads, spinning) in enumerate(ways):
         job = {"path": str(path), "threads": threads, "spinning": spinning, "seconds": seconds}
         progress = _part(on_progress, i, len(ways))
-        duels.append(Duel.model_validate(run_child("edgegpt.autotune.child", job, on_progress=progress)))
+        duels.append(
+            PairedComparison.model_validate(run_child("edgegpt.autotune.child", job, on_progress=progress))
+        )
     choice = choose(duels)
     return Autotuned(
         path=str(path),
@@ -77,7 +79,7 @@ def autotune(
         duels=tuple(duels),
         choice=choice,
         kept=tuning.keep(identity, choice.tuning),
-        noise=noise(duels, before, counts[-1]),
+        noise=measured_noise(duels, before, counts[-1]),
     )
 
 

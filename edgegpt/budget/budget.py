@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from edgegpt.config.messages import nearest
-from edgegpt.config.schema import AtLeastOne, Count, Positive, Share, Words, parse_model
+from edgegpt.config.schema import AtLeastOne, Count, Positive, Share, Text, parse_model
 from edgegpt.config.yaml_reader import read_bytes
 
 _SAME: Final = {"arm64": "aarch64", "AMD64": "x86_64", "ARM64": "aarch64"}  # names on macOS and Windows
@@ -39,7 +39,7 @@ class Board(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    description: Words = Field(description="Which board, in words.")
+    description: Text = Field(description="Which board, in words.")
     architecture: Literal["aarch64", "armv7l", "riscv64", "x86_64"] | None = Field(
         None, description="Of its processor, as `uname -m` says."
     )
@@ -130,7 +130,7 @@ class Budget(_Strict):
 
     model_config = ConfigDict(title="edgegpt budget")
 
-    name: Words = Field(description="Of the board or the purpose.")
+    name: Text = Field(description="Of the board or the purpose.")
     parameters: Count | None = Field(None, description="Of the model.")
     artifact_mb: Positive | None = Field(None, description="The .onnx file with its data.")
     kv_cache_mb: Positive | None = Field(None, description="One cache of the whole context.")

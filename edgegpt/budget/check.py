@@ -28,11 +28,11 @@ from edgegpt.config.model import ModelConfig
 from edgegpt.errors import DataError, MeasureError
 from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
 from edgegpt.files import is_stream
-from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.noise import load_noise, noise
+from edgegpt.measure.machine import Machine, this_machine
+from edgegpt.measure.noise import load_noise, measured_noise
 from edgegpt.measure.process import check_threads, measure_process
-from edgegpt.measure.spec import Plan, ProcessFigures
-from edgegpt.runtime.artifact import Counted, count_artifact
+from edgegpt.measure.spec import MeasureSpec, ProcessResult
+from edgegpt.runtime.artifact import ArtifactSummary, summarize_artifact
 from edgegpt.runtime.evaluation import evaluate
 from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ class Check:
         return tuple(row for row in self.rows if row.verdict is Verdict.BROKEN)
 
 
-def check(
+def check_file(
     path: str | Path,
     budget: Budget,
     *,
@@ -112,12 +112,12 @@ def check(
     if loads:
         check_threads(threads)
     check_memory(path, budget.board, here=loads)
-    before = before or machine()
+    before = before or this_machine()
     on_step("reading the file")
-    counted = count_artifact(path)
+    counted = summarize_artifact(path)
     pairs = check_fit(budget, path, counted.config, counted.tokenizer)
     figures = _counted(counted)
-    measured: list[ProcessFigures] = []
+    measured: list[ProcessResult] = []
     if plan is not None:
         measured = _measure(path, plan, processes, on_step)
         figures |= estimates(measured)
@@ -161,7 +161,7 @@ def check_json(checked: Check) -> dict[str, Any]:
     }
 
 
-def _counted(file: Counted) -> dict[str, Estimate | None]:
+def _counted(file: ArtifactSummary) -> dict[str, Estimate | None]:
     config = file.config
     return {
         "parameters": Estimate.exact(parameter_count(config)),
@@ -170,12 +170,12 @@ def _counted(file: Counted) -> dict[str, Estimate | None]:
     }
 
 
-def _measure(path: Path, plan: Plan, processes: int, on_step: OnStep) -> list[ProcessFigures]:
+def _measure(path: Path, plan: MeasureSpec, processes: int, on_step: OnStep) -> list[ProcessResult]:
     """The least disturbed of at most twice as many: who lost its core to other work is measured again.
 
     Chosen is by the kernel's count of how long each waited, never by what it measured.
     """
-    measured: list[ProcessFigures] = []
+    measured: list[ProcessResult] = []
     for i in range(2 * processes):
         quiet = sum(not was_disturbed(figures) for figures in measured)
         if quiet == processes:
@@ -191,12 +191,12 @@ def _accuracy(path: Path, threads: int, pairs: list[Pair]) -> Estimate:
     return Estimate.exact(evaluate(load(path, threads=threads), pairs).exact_match)
 
 
-def _noise(measured: list[ProcessFigures], before: Machine, budget: Budget, threads: int) -> tuple[str, ...]:
+def _noise(measured: list[ProcessResult], before: Machine, budget: Budget, threads: int) -> tuple[str, ...]:
     if not measured:
         return ()
     # Where nothing but the load was timed, it is what the processes waited in.
     load = load_noise(measured) if budget.load_ms is not None and measured[0].round_ms else ()
-    return noise(measured, before, threads) + load
+    return measured_noise(measured, before, threads) + load
 
 
 def _row_json(row: Row) -> dict[str, Any]:

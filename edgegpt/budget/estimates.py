@@ -22,13 +22,13 @@ from edgegpt.budget.verdict import Estimate
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution, Interval
 from edgegpt.measure.noise import DISTURBED_PERCENT
-from edgegpt.measure.spec import STEADY_REQUESTS, ProcessFigures
+from edgegpt.measure.spec import STEADY_REQUESTS, ProcessResult
 
 # With six, the smallest and the largest enclose the true median with 97 %; with five, with 94 % only.
 LEAST_PROCESSES: Final = 6
 
 
-def estimates(processes: Sequence[ProcessFigures]) -> dict[str, Estimate | None]:
+def estimates(processes: Sequence[ProcessResult]) -> dict[str, Estimate | None]:
     """Figures by the names of the limits; None where this system does not tell, or the plan left it out.
 
     Args:
@@ -57,12 +57,12 @@ def estimates(processes: Sequence[ProcessFigures]) -> dict[str, Estimate | None]
     return found if all(map(is_quiet, processes)) else _tails_in_doubt(found)
 
 
-def is_quiet(figures: ProcessFigures) -> bool:
+def is_quiet(figures: ProcessResult) -> bool:
     """Whether a process is known to have had its core to itself."""
     return figures.waited_percent is not None and figures.waited_percent <= DISTURBED_PERCENT
 
 
-def was_disturbed(figures: ProcessFigures) -> bool:
+def was_disturbed(figures: ProcessResult) -> bool:
     """Whether a process is known to have lost its core to other work, so that it may be measured again."""
     return (figures.waited_percent or 0.0) > DISTURBED_PERCENT
 
@@ -83,7 +83,7 @@ def _tails_in_doubt(found: dict[str, Estimate | None]) -> dict[str, Estimate | N
 
 
 def _of_each(
-    processes: Sequence[ProcessFigures], figure: Callable[[ProcessFigures], float | None]
+    processes: Sequence[ProcessResult], figure: Callable[[ProcessResult], float | None]
 ) -> Estimate | None:
     """The median of one number a process."""
     found = [figure(process) for process in processes]
@@ -116,7 +116,7 @@ def _largest(parts: Sequence[Distribution]) -> Estimate:
     return Estimate(max(largest), min(largest), max(largest))
 
 
-def _jitter(processes: Sequence[ProcessFigures]) -> Estimate:
+def _jitter(processes: Sequence[ProcessResult]) -> Estimate:
     """p99 / p50 of the worst cache fill: between fills the time grows, which is no jitter."""
     fills = [_jitter_of([figures.token[n] for figures in processes]) for n in processes[0].token]
     return Estimate(
@@ -136,19 +136,19 @@ def _jitter_of(parts: Sequence[Distribution]) -> Estimate:
     )
 
 
-def _load(processes: Sequence[ProcessFigures]) -> Estimate:
+def _load(processes: Sequence[ProcessResult]) -> Estimate:
     """What a process waited for its core while it loaded is not the model's for sure."""
     found = _median([figures.load_ms for figures in processes])
     least = _median_interval(figures.load_ms - _waited_ms(figures) for figures in processes)
     return replace(found, low=min(found.low, least.low))
 
 
-def _waited_ms(figures: ProcessFigures) -> float:
+def _waited_ms(figures: ProcessResult) -> float:
     waited = min(figures.load_waited_ms or 0.0, figures.load_ms)
     return waited if 100 * waited > DISTURBED_PERCENT * figures.load_ms else 0.0
 
 
-def _slope(processes: Sequence[ProcessFigures]) -> Estimate | None:
+def _slope(processes: Sequence[ProcessResult]) -> Estimate | None:
     """Where fewer requests were watched than it takes to warm up, growth may have been that."""
     found = _of_each(processes, lambda p: p.rss_slope_kb_per_1000)
     if found is not None and any(p.watched_requests < STEADY_REQUESTS for p in processes):

@@ -9,7 +9,7 @@ from edgegpt.budget.budget import Board, Budget
 from edgegpt.budget.verdict import Row, rounded_up
 from edgegpt.measure.distribution import P99_SAMPLES
 from edgegpt.measure.machine import Machine
-from edgegpt.measure.spec import MOST_TIMES, STEADY_REQUESTS, Plan, ProcessFigures
+from edgegpt.measure.spec import MOST_TIMES, STEADY_REQUESTS, MeasureSpec, ProcessResult
 
 MOST_SECONDS: Final = 3600  # of measuring times in one process
 _COUNTED: Final = {"parameters", "artifact_mb", "kv_cache_mb", "accuracy"}  # for which no process is needed
@@ -42,7 +42,7 @@ class SecondsOption:
 SECONDS_OPTION: Final = SecondsOption()  # of `edgegpt check`
 
 # How many samples each p99 rests on, where six processes have them together.
-_SAMPLES: Final[dict[str, Callable[[Sequence[ProcessFigures]], int]]] = {
+_SAMPLES: Final[dict[str, Callable[[Sequence[ProcessResult]], int]]] = {
     "ttft_ms.p99": lambda processes: sum(part.n for p in processes for part in p.first_token.values()),
     "token_ms.p99": lambda processes: sum(part.n for p in processes for part in p.token.values()),
     "jitter": lambda processes: min(sum(p.token[n].n for p in processes) for n in processes[0].token),
@@ -65,7 +65,7 @@ def held_limits(budget: Budget) -> dict[str, float]:
     return budget.limits() | board_limits(budget)
 
 
-def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> Plan | None:
+def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> MeasureSpec | None:
     """What each of so many processes has to do for a budget's limits; None where counting is enough.
 
     Args:
@@ -80,7 +80,7 @@ def check_plan(budget: Budget, threads: int, seconds: float, processes: int) -> 
         return None
     first, further = budget.ttft_ms is not None, bool(keys & _FURTHER_TOKENS)
     bound = ceil(P99_SAMPLES / processes)
-    return Plan(
+    return MeasureSpec(
         threads=threads,
         prompts=() if budget.ttft_ms is None else (budget.ttft_ms.prompt_tokens,),
         fills=None if further else (),
@@ -105,7 +105,7 @@ def elsewhere(board: Board | None, here: Machine, rows: Sequence[Row]) -> Iterat
         )
 
 
-def advice(rows: Sequence[Row], processes: Sequence[ProcessFigures], option: SecondsOption) -> Iterator[str]:
+def advice(rows: Sequence[Row], processes: Sequence[ProcessResult], option: SecondsOption) -> Iterator[str]:
     """What would make the verdicts surer, a sentence for each limit that has no upper bound."""
     for row in rows:
         if row.estimate is None or row.name not in _SAMPLES or not isinf(row.estimate.high):

@@ -48,8 +48,8 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure a file in fresh processes: first token, further tokens, load time, memory, bandwidth."""
-    from edgegpt.measure.bench import bench as measure
-    from edgegpt.measure.spec import Plan
+    from edgegpt.measure.bench import run_bench as measure
+    from edgegpt.measure.spec import MeasureSpec
 
     if plot is not None:
         check_out_file("--plot", plot, _SUFFIXES)
@@ -57,7 +57,7 @@ def bench(
             from edgegpt.measure.plot import save_plot
     with measuring(visible=not as_json) as on_progress:
         result = measure(
-            file, Plan(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
+            file, MeasureSpec(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
         )
     if as_json:
         from edgegpt.measure.bench import bench_json

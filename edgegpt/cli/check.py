@@ -33,7 +33,7 @@ def check(
     A limit is broken only when the whole 95 % interval lies beyond it.
     """
     from edgegpt.budget.budget import Budget
-    from edgegpt.budget.check import check as run
+    from edgegpt.budget.check import check_file as run
     from edgegpt.budget.check import check_json
 
     limits = Budget.from_yaml(budget)

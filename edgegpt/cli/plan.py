@@ -21,16 +21,16 @@ from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError, needs
 from edgegpt.measure.noise import quietness
 from edgegpt.planner.infeasible import describe
-from edgegpt.planner.planner import Plan
+from edgegpt.planner.planner import PlanResult
 from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
 from edgegpt.prediction.predict import caveats
 
 if TYPE_CHECKING:
     from edgegpt.measure.machine import Machine
-    from edgegpt.planner.finalists import Finalist, Proof
-    from edgegpt.planner.limits import Limits
-    from edgegpt.planner.planner import Plan
-    from edgegpt.planner.search import Rated
+    from edgegpt.planner.finalists import Finalist, FinalistCheck
+    from edgegpt.planner.limits import PlanLimits
+    from edgegpt.planner.planner import PlanResult
+    from edgegpt.planner.search import RankedCandidate
     from edgegpt.planner.space import Space
     from edgegpt.prediction.target import Target
 
@@ -65,10 +65,10 @@ def plan(
 ) -> None:
     """Find the strongest models that a budget allows, before any is trained."""
     from edgegpt.budget.budget import Budget
-    from edgegpt.measure.machine import machine
+    from edgegpt.measure.machine import this_machine
     from edgegpt.planner.finalists import prove
     from edgegpt.planner.limits import prompt_tokens_of
-    from edgegpt.planner.planner import plan as search
+    from edgegpt.planner.planner import plan_models as search
     from edgegpt.planner.space import space_of
     from edgegpt.prediction.target import Target
 
@@ -81,14 +81,14 @@ def plan(
     space = space_of(
         context=context, prompt_tokens=prompt_tokens_of(limits), vocab_size=vocab_size, precision=precision
     )
-    before = machine()  # the search would count as load
+    before = this_machine()  # the search would count as load
     with _told(board, as_json), steps() as on_step, needs("ray"):
         search_with = partial(
             search,
             limits,
             space,
             target=board,
-            workers=machine().available_cores if workers is None else workers,
+            workers=this_machine().available_cores if workers is None else workers,
             ray=ray,
             on_share=lambda share: on_step(f"searching, {share:.0%} done"),
             on_wait=_say_once(),
@@ -129,7 +129,7 @@ def _told(target: "Target | None", as_json: bool) -> Iterator[None]:
 
 
 def _finalists(
-    planned: "Plan", target: "Target | None", n: int, on_step: Callable[[str], None], before: "Machine"
+    planned: "PlanResult", target: "Target | None", n: int, on_step: Callable[[str], None], before: "Machine"
 ) -> "Iterable[Finalist]":
     """Measured where the target is this machine, so that its promise can be kept here."""
     from edgegpt.prediction.predict import is_here
@@ -157,7 +157,9 @@ def _say_once() -> Callable[[str], None]:
     return say
 
 
-def _show(planned: "Plan", space: "Space", target: "Target | None", proof: "Proof", as_json: bool) -> None:
+def _show(
+    planned: "PlanResult", space: "Space", target: "Target | None", proof: "FinalistCheck", as_json: bool
+) -> None:
 
     if as_json:
         print_json(plan_json(planned, target, proof))
@@ -176,7 +178,7 @@ _RULE = (
 
 
 def plan_tables(
-    planned: Plan, space: "Space", target: "Target | None", proof: "Proof"
+    planned: PlanResult, space: "Space", target: "Target | None", proof: "FinalistCheck"
 ) -> Iterator[RenderableType]:
     """The strongest, the front, the finalists, and what is not in them."""
     found, limits = planned.found, planned.limits
@@ -210,7 +212,7 @@ def plan_tables(
         )
 
 
-def _held(limits: "Limits") -> str:
+def _held(limits: "PlanLimits") -> str:
     """As `artifact_mb 4, peak_rss_mb 2147 (the board's memory)`."""
     parts = {name: f"{name} {plain(value)}" for name, value in limits.values.items()}
     if limits.memory_of is not None:
@@ -224,7 +226,7 @@ def _board(target: "Target | None") -> str:
     return f"{target.name}, {threads_text(target.threads)}"
 
 
-def _measured(planned: Plan, proof: "Proof") -> Iterator[RenderableType]:
+def _measured(planned: PlanResult, proof: "FinalistCheck") -> Iterator[RenderableType]:
     """What was built, and what was made of it."""
     if not proof.measured:
         return
@@ -237,7 +239,7 @@ def _measured(planned: Plan, proof: "Proof") -> Iterator[RenderableType]:
         yield f"Searched once more, since the first finalists took more than was predicted, times {times}."
 
 
-def plan_caveats(planned: Plan, target: "Target | None") -> tuple[str, ...]:
+def plan_caveats(planned: PlanResult, target: "Target | None") -> tuple[str, ...]:
     """What stands against trusting it, a sentence each."""
     if target is None:
         return ()
@@ -250,7 +252,7 @@ def plan_caveats(planned: Plan, target: "Target | None") -> tuple[str, ...]:
     return found
 
 
-def plan_json(planned: Plan, target: "Target | None", proof: "Proof") -> dict[str, Any]:
+def plan_json(planned: PlanResult, target: "Target | None", proof: "FinalistCheck") -> dict[str, Any]:
     """For machines."""
     return {
         "budget": planned.budget.name,
@@ -276,14 +278,14 @@ def plan_json(planned: Plan, target: "Target | None", proof: "Proof") -> dict[st
     }
 
 
-def _thinned(front: "Sequence[Rated]") -> "Sequence[Rated]":
+def _thinned(front: "Sequence[RankedCandidate]") -> "Sequence[RankedCandidate]":
     """At most _FRONT of them, both ends among them."""
     if len(front) <= _FRONT:
         return front
     return [front[round(i * (len(front) - 1) / (_FRONT - 1))] for i in range(_FRONT)]
 
 
-def _models(title: str, models: "Sequence[Rated]", timed: bool) -> RenderableType:
+def _models(title: str, models: "Sequence[RankedCandidate]", timed: bool) -> RenderableType:
     rows = []
     for rated in models:
         c, found = rated.candidate.config, rated.figures
@@ -308,7 +310,7 @@ def _models(title: str, models: "Sequence[Rated]", timed: bool) -> RenderableTyp
     return result
 
 
-def _finalists_table(planned: Plan, measured: "Sequence[Finalist]") -> RenderableType:
+def _finalists_table(planned: PlanResult, measured: "Sequence[Finalist]") -> RenderableType:
     """A row a finalist and limit."""
     rows = []
     for i, finalist in enumerate(measured):

@@ -33,7 +33,7 @@ def profile(
         from edgegpt_export import synthetic
         from edgegpt_export.synthetic import write_random_file
     from edgegpt.files import write_text
-    from edgegpt.profiling.profile import profile as measure
+    from edgegpt.profiling.profile import profile_board as measure
 
     with steps() as on_step:
         target = measure(

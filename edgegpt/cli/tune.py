@@ -11,7 +11,7 @@ from edgegpt.cli.progress import measuring
 from edgegpt.measure.noise import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.autotune.choose import Duel, Relative
+    from edgegpt.autotune.choose import PairedComparison, Ratio
     from edgegpt.autotune.run import Autotuned
 
 
@@ -89,12 +89,12 @@ def _print(result: "Autotuned") -> None:
         )
 
 
-def _time(relative: "Relative") -> tuple[str, str]:
+def _time(relative: "Ratio") -> tuple[str, str]:
     high = "?" if math.isinf(relative.high) else f"{relative.high:.2f}"
     return f"{relative.ms:.3f}", f"{relative.share:.2f} ({relative.low:.2f}-{high})"
 
 
-def _memory(duel: "Duel") -> str:
+def _memory(duel: "PairedComparison") -> str:
     return "unknown" if duel.session_bytes is None else megabytes(duel.session_bytes)
 
 
@@ -126,6 +126,6 @@ def _json(result: "Autotuned") -> dict[str, Any]:
     }
 
 
-def _relative(relative: "Relative") -> dict[str, float | None]:
+def _relative(relative: "Ratio") -> dict[str, float | None]:
     """Milliseconds, and shares of one thread's time; a missing upper bound is None."""
     return {**relative.model_dump(), "high": None if math.isinf(relative.high) else relative.high}

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 _MOST: Final = 10  # that an error lists
 
 
-class Mistake(NamedTuple):
+class Problem(NamedTuple):
     """One thing that is wrong with a mapping.
 
     Attributes:
@@ -21,26 +21,26 @@ class Mistake(NamedTuple):
     keys: Sequence[str] = ()
 
 
-def unknown_key(key: object, keys: Sequence[str], inside: str = "") -> Mistake:
+def unknown_key(key: object, keys: Sequence[str], inside: str = "") -> Problem:
     """A key that is none of `keys`; `inside` is what stands before it, such as `model.`."""
-    return Mistake(f"unknown key {shown(f'{inside}{key}')}", str(key), keys)
+    return Problem(f"unknown key {shown(f'{inside}{key}')}", str(key), keys)
 
 
-def missing_key(key: str) -> Mistake:
+def missing_key(key: str) -> Problem:
     """A key that must be given."""
-    return Mistake(f"the key {key!r} is missing")
+    return Problem(f"the key {key!r} is missing")
 
 
-def wrong_value(key: str, wanted: str, value: object) -> Mistake:
+def wrong_value(key: str, wanted: str, value: object) -> Problem:
     """A value that is not what is `wanted`, such as `must be a number`."""
     try:
         given = reprlib.repr(value)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         given = "a number of thousands of digits"
-    return Mistake(f"{key} {wanted}, got {_cut(given)}")
+    return Problem(f"{key} {wanted}, got {_cut(given)}")
 
 
-def listed(mistakes: Sequence[Mistake]) -> str:
+def listed(mistakes: Sequence[Problem]) -> str:
     """The first mistakes in one line; a hint that many of them share is given once."""
     lines: list[str] = []
     for mistake in mistakes[:_MOST]:

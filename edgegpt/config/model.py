@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from edgegpt.config.messages import Mistake, listed, missing_key, unknown_key, wrong_value
+from edgegpt.config.messages import Problem, listed, missing_key, unknown_key, wrong_value
 from edgegpt.errors import ConfigError
 
 # Beyond what any machine holds, so that a slip of the finger is refused before memory is asked for.
@@ -53,7 +53,7 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
-        if found := mistakes_in(vars(self)):
+        if found := problems_in(vars(self)):
             raise ConfigError(listed(found))
         object.__setattr__(self, "dropout", float(self.dropout))
 
@@ -66,6 +66,34 @@ class ModelConfig:
     def n_kv_head(self) -> int:
         """Number of key/value heads; the gpt2 family has one for each query head."""
         return self.n_head
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every parameter tensor, in the PyTorch module's order.
+
+        Linear weights are (out, in), as in `torch.nn.Linear`. A tied head has no tensor of its own.
+        """
+        d, v = self.n_embd, self.vocab_size
+        shapes: dict[str, tuple[int, ...]] = {"wte.weight": (v, d), "wpe.weight": (self.block_size, d)}
+        for i in range(self.n_layer):
+            block = f"blocks.{i}"
+            shapes[f"{block}.norm_1.weight"] = (d,)
+            shapes[f"{block}.norm_1.bias"] = (d,)
+            shapes[f"{block}.attn.qkv.weight"] = (3 * d, d)
+            if self.qkv_bias:
+                shapes[f"{block}.attn.qkv.bias"] = (3 * d,)
+            shapes[f"{block}.attn.proj.weight"] = (d, d)
+            shapes[f"{block}.attn.proj.bias"] = (d,)
+            shapes[f"{block}.norm_2.weight"] = (d,)
+            shapes[f"{block}.norm_2.bias"] = (d,)
+            shapes[f"{block}.mlp.fc.weight"] = (4 * d, d)
+            shapes[f"{block}.mlp.fc.bias"] = (4 * d,)
+            shapes[f"{block}.mlp.proj.weight"] = (d, 4 * d)
+            shapes[f"{block}.mlp.proj.bias"] = (d,)
+        shapes["norm_f.weight"] = (d,)
+        shapes["norm_f.bias"] = (d,)
+        if not self.tie_embeddings:
+            shapes["head.weight"] = (v, d)
+        return shapes
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "ModelConfig":
@@ -95,7 +123,7 @@ class ModelConfig:
         return yaml.safe_dump(asdict(self), sort_keys=False)
 
 
-def mistakes_in(data: Mapping[Any, Any], inside: str = "") -> list[Mistake]:
+def problems_in(data: Mapping[Any, Any], inside: str = "") -> list[Problem]:
     """All that is wrong with a config's keys and values; `inside` stands before each key."""
     known = {key.name: key for key in fields(ModelConfig)}
     found = []
@@ -109,7 +137,7 @@ def mistakes_in(data: Mapping[Any, Any], inside: str = "") -> list[Mistake]:
     found += [unknown_key(name, names, inside) for name in data if name not in known]
     if not found and data["n_embd"] % data["n_head"]:
         sizes = f"{data['n_embd']} and {data['n_head']}"
-        found.append(Mistake(f"{inside}n_embd must be divisible by n_head, got {sizes}"))
+        found.append(Problem(f"{inside}n_embd must be divisible by n_head, got {sizes}"))
     return found
 
 
@@ -150,7 +178,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of(data: Mapping[Any, Any], source: str) -> ModelConfig:
-    if found := mistakes_in(data):
+    if found := problems_in(data):
         from edgegpt.config.yaml_reader import other_kind  # only who has made a mistake pays for it
 
         if other := other_kind(data, ModelConfig.__name__):

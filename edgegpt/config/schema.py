@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from edgegpt.config.messages import Mistake, listed, missing_key, unknown_key, wrong_value
+from edgegpt.config.messages import Problem, listed, missing_key, unknown_key, wrong_value
 from edgegpt.config.yaml_reader import decode_yaml, other_kind, read_bytes
 from edgegpt.errors import ConfigError
 
@@ -30,7 +30,7 @@ _PLAIN: Final = {
     "must be a valid boolean": "must be true or false",
 }
 
-MISTAKES = "mistakes"  # type of a pydantic error that brings its own, a list of Mistake under this key
+PROBLEMS = "mistakes"  # type of a pydantic error that brings its own, a list of Mistake under this key
 
 
 def load_yaml(path: str | Path, model: type[Model]) -> Model:
@@ -56,14 +56,14 @@ def parse_model(content: bytes, path: str | Path, model: type[Model]) -> Model:
         raise ConfigError(f"{path}: {listed(mistakes)}") from e
 
 
-def _mistakes(error: Any, model: type[pydantic.BaseModel]) -> Sequence[Mistake]:
-    if error["type"] == MISTAKES:
-        mistakes: Sequence[Mistake] = error["ctx"][MISTAKES]
+def _mistakes(error: Any, model: type[pydantic.BaseModel]) -> Sequence[Problem]:
+    if error["type"] == PROBLEMS:
+        mistakes: Sequence[Problem] = error["ctx"][PROBLEMS]
         return mistakes
     return [_mistake(error, model)]
 
 
-def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Mistake:
+def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Problem:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         *location, name = error["loc"]
@@ -73,7 +73,7 @@ def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Mistake:
         return missing_key(key)
     message = str(error["msg"]).removeprefix("Value error, ")
     if not key:
-        return Mistake(message)
+        return Problem(message)
     message = re.sub(r"^\w+ should ", "must ", message)  # Input, String, List, ...
     for start, plain in _PLAIN.items():
         if message.startswith(start):
@@ -81,7 +81,7 @@ def _mistake(error: Any, model: type[pydantic.BaseModel]) -> Mistake:
     if error["type"] in ("model_type", "model_attributes_type"):
         message += _as_lines(error["input"], _model_at(error["loc"], model))
     if ", got " in message:  # a validator of ours has said it
-        return Mistake(f"{key}: {message}")
+        return Problem(f"{key}: {message}")
     return wrong_value(key, message, error["input"])
 
 
@@ -138,15 +138,15 @@ def _shown(value: str) -> str:
 
 
 # What is shown to people.
-Words = Annotated[str, Field(min_length=1), AfterValidator(_shown)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_shown)]
 # Above 0 and finite.
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), BeforeValidator(_plain)]
 _MOST = 1e12  # of what a board is measured to do; sums of products of larger ones would reach infinity
-Cost = Annotated[float, Field(ge=0.0, le=_MOST, allow_inf_nan=False), BeforeValidator(_plain)]
-Measure = Annotated[float, Field(gt=0.0, le=_MOST, allow_inf_nan=False), BeforeValidator(_plain)]
+NonNegative = Annotated[float, Field(ge=0.0, le=_MOST, allow_inf_nan=False), BeforeValidator(_plain)]
+Measured = Annotated[float, Field(gt=0.0, le=_MOST, allow_inf_nan=False), BeforeValidator(_plain)]
 # A factor by which something grows, and a part of a whole. Each has all of its bounds in one Field: from a
 # second one behind the validator pydantic makes no `minimum` of a JSON Schema.
 AtLeastOne = Annotated[float, Field(ge=1.0, allow_inf_nan=False), BeforeValidator(_plain)]
 Share = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False), BeforeValidator(_plain)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Few = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
+SmallCount = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]

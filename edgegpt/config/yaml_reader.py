@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from edgegpt.config.messages import shown
-from edgegpt.errors import ConfigError, short_cause
+from edgegpt.errors import ConfigError, first_line
 from edgegpt.files import is_stream
 
 _LONGEST: Final = 1_000_000  # characters of a text
@@ -99,7 +99,7 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: not valid YAML: it is nested too deeply") from e
     # What PyYAML lets through, for a month 13, `!!bool maybe`, `!!int ""`, `!!timestamp x`, `? [a]`
     except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as e:
-        raise ConfigError(f"{source}: not valid YAML: a value does not fit its type: {short_cause(e)}") from e
+        raise ConfigError(f"{source}: not valid YAML: a value does not fit its type: {first_line(e)}") from e
     if data is None:
         raise ConfigError(f"{source} is empty, expected `key: value` lines")
     if not isinstance(data, dict):

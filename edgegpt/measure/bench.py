@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.measure.distribution import CONFIDENCE, Distribution
-from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.noise import load_noise, noise
+from edgegpt.measure.machine import Machine, this_machine
+from edgegpt.measure.noise import load_noise, measured_noise
 from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import Bandwidth, Plan, ProcessFigures
+from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
 from edgegpt.runtime.onnx_file import File, read_file
 
 PROCESSES: Final = 3  # a process may be lucky or unlucky in where its memory lies
@@ -38,8 +38,8 @@ class Bench:
 
     file: File
     machine: Machine
-    plan: Plan
-    processes: tuple[ProcessFigures, ...]
+    plan: MeasureSpec
+    processes: tuple[ProcessResult, ...]
     first_token: dict[int, Distribution]
     token: dict[int, Distribution]
     bandwidth: tuple[Bandwidth, ...]
@@ -53,7 +53,7 @@ class Bench:
         return Distribution(tuple(values))
 
     @property
-    def largest(self) -> ProcessFigures:
+    def largest(self) -> ProcessResult:
         """The process that needed most memory."""
         return max(self.processes, key=lambda p: p.peak_rss_bytes or 0)
 
@@ -67,8 +67,8 @@ class Bench:
         return self.bytes_per_token(fill) / (self.token[fill].p50 / 1000)
 
 
-def bench(
-    path: str | Path, plan: Plan, *, before: Machine | None = None, on_progress: Progress | None = None
+def run_bench(
+    path: str | Path, plan: MeasureSpec, *, before: Machine | None = None, on_progress: Progress | None = None
 ) -> Bench:
     """Measure a file in PROCESSES fresh processes that share `plan.seconds`.
 
@@ -81,7 +81,7 @@ def bench(
     Raises:
         what `measure_process` raises.
     """
-    before, figures = before or machine(), []
+    before, figures = before or this_machine(), []
     for i in range(PROCESSES):
         last = i == PROCESSES - 1  # one measurement of the bandwidth is enough
         part = replace(plan, seconds=plan.seconds / PROCESSES, bandwidth=plan.bandwidth and last)
@@ -94,7 +94,7 @@ def bench(
         first_token=_joined([p.first_token for p in figures]),
         token=_joined([p.token for p in figures]),
         bandwidth=figures[-1].bandwidth,
-        noise=noise(figures, before, plan.threads) + load_noise(figures),
+        noise=measured_noise(figures, before, plan.threads) + load_noise(figures),
     )
 
 
@@ -168,7 +168,7 @@ def bench_json(result: Bench) -> dict[str, Any]:
     }
 
 
-def _memory(process: ProcessFigures) -> dict[str, Any]:
+def _memory(process: ProcessResult) -> dict[str, Any]:
     moments = {"imported": process.imported, "loaded": process.loaded, "worked": process.worked}
     return {
         "peak_rss_bytes": process.peak_rss_bytes,

@@ -30,13 +30,13 @@ from edgegpt.measure.distribution import Distribution  # noqa: E402
 from edgegpt.measure.leak import growth  # noqa: E402
 from edgegpt.measure.spec import (  # noqa: E402
     Bandwidth,
-    Plan,
-    ProcessFigures,
-    figures_to_json,
-    plan_from_json,
+    MeasureSpec,
+    ProcessResult,
+    result_to_json,
+    spec_from_json,
 )
 from edgegpt.measure.timing import MS, Rounds  # noqa: E402
-from edgegpt.measure.worker import Progress, do  # noqa: E402
+from edgegpt.measure.worker import Progress, run_job  # noqa: E402
 from edgegpt.runtime.sampling import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
@@ -46,10 +46,10 @@ _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The job of edgegpt.measure.process.measure_process."""
-    return figures_to_json(measure(job["path"], plan_from_json(job["plan"]), progress))
+    return result_to_json(measure(job["path"], spec_from_json(job["plan"]), progress))
 
 
-def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
+def measure(path: str, plan: MeasureSpec, progress: Progress) -> ProcessResult:
     """All that the plan asks for; memory is looked at before anything that a robot's process never does."""
     after_import = memory()
     start = time.perf_counter()
@@ -76,7 +76,7 @@ def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
     after_work, peak = memory(), peak_rss_bytes()
     grown = growth(model.engine, plan.requests, plan.seed) if plan.requests else None
     tokenise, tokenise_tokens = _tokenise(model) if plan.apart else (None, 0)
-    return ProcessFigures(
+    return ProcessResult(
         import_ms=MS * (imported - started),
         load_ms=MS * load_seconds,
         load_waited_ms=None if load_waited is None else MS * load_waited,
@@ -141,4 +141,4 @@ def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(do(work))
+    sys.exit(run_job(work))

@@ -54,7 +54,7 @@ class Machine:
         return available_cores(self.affinity, self.quota)
 
 
-def machine() -> Machine:
+def this_machine() -> Machine:
     """This machine now."""
     return Machine(
         cpu=cpu_name(),

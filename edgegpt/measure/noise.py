@@ -38,7 +38,7 @@ class Loaded(Protocol):
         """What of it was other work's; None where it is not known."""
 
 
-def noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple[str, ...]:
+def measured_noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple[str, ...]:
     """Why the times are not to be trusted, one sentence each; empty on a quiet machine.
 
     Args:

@@ -15,7 +15,7 @@ STEADY_REQUESTS: Final = 1000  # enough for an allocator to have made the room t
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasureSpec:
     """What one measuring process shall do; its parts can be left out.
 
     Whether lengths fit the model's context is seen when the model is loaded.
@@ -84,7 +84,7 @@ class Bandwidth:
 
 
 @dataclass(frozen=True)
-class ProcessFigures:
+class ProcessResult:
     """What one fresh process measured of one file. What the system cannot tell is None.
 
     Attributes:
@@ -140,13 +140,13 @@ class ProcessFigures:
     bandwidth: tuple[Bandwidth, ...]
 
 
-def plan_from_json(data: dict[str, Any]) -> Plan:
+def spec_from_json(data: dict[str, Any]) -> MeasureSpec:
     """A Plan as `dataclasses.asdict` and JSON made it."""
     tuples = {key: tuple(data[key]) for key in ("prompts", "fills") if data[key] is not None}
-    return Plan(**{**data, **tuples})
+    return MeasureSpec(**{**data, **tuples})
 
 
-def figures_to_json(figures: ProcessFigures) -> dict[str, Any]:
+def result_to_json(figures: ProcessResult) -> dict[str, Any]:
     """For the way through JSON, with every sample."""
     data = asdict(figures)
     for name in ("first_token", "token"):  # JSON's keys would be strings
@@ -156,7 +156,7 @@ def figures_to_json(figures: ProcessFigures) -> dict[str, Any]:
     return data
 
 
-def figures_from_json(data: dict[str, Any]) -> ProcessFigures:
+def result_from_json(data: dict[str, Any]) -> ProcessResult:
     """The way back."""
     made: dict[str, Any] = {}
     for name in ("imported", "loaded", "worked"):
@@ -167,4 +167,4 @@ def figures_from_json(data: dict[str, Any]) -> ProcessFigures:
         made[name] = data[name] and Distribution(tuple(data[name]))
     made["round_ms"] = tuple(data["round_ms"])
     made["bandwidth"] = tuple(Bandwidth(**part) for part in data["bandwidth"])
-    return ProcessFigures(**{**data, **made})
+    return ProcessResult(**{**data, **made})

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Final
 
 from edgegpt.errors import MeasureError
-from edgegpt.measure.spec import MIN_ROUNDS, MOST_TIMES, Plan
+from edgegpt.measure.spec import MIN_ROUNDS, MOST_TIMES, MeasureSpec
 from edgegpt.measure.worker import Progress
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.kv_cache import KVCache
@@ -76,7 +76,7 @@ class Rounds:
         waited_percent: see ProcessFigures.
     """
 
-    def __init__(self, engine: Engine, plan: Plan) -> None:
+    def __init__(self, engine: Engine, plan: MeasureSpec) -> None:
         """Raises MeasureError where a length of the plan does not fit the context."""
         self._engine, self._plan = engine, plan
         self.cache = engine.new_cache()

@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _EVERY_SECONDS: Final = 0.5  # who reads of progress needs a core, maybe the one that is measured
 
 
-def do(work: Callable[[dict[str, Any], Progress], Any]) -> int:
+def run_job(work: Callable[[dict[str, Any], Progress], Any]) -> int:
     """Do the job on standard input and return the exit code; the work's result goes through JSON."""
     job = json.load(sys.stdin)
     _end_with(job.pop("parent"))

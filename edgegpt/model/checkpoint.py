@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import CheckpointError
 from edgegpt.files import atomic_write
@@ -55,7 +54,7 @@ def save_checkpoint(
     folder = Path(folder)
     tensors = model.state_dict()
     state = {
-        name: tensors[name].detach().to("cpu", dtype).contiguous() for name in parameter_shapes(model.config)
+        name: tensors[name].detach().to("cpu", dtype).contiguous() for name in model.config.parameter_shapes()
     }
     broken = [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]
     if broken:
@@ -124,7 +123,7 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 def _checked(path: Path, state: dict[str, torch.Tensor], config: ModelConfig) -> dict[str, torch.Tensor]:
     """The tensors as float32; raises CheckpointError unless they are those of the config and finite."""
-    expected = parameter_shapes(config)
+    expected = config.parameter_shapes()
     differences = [f"{name} is missing" for name in expected if name not in state]
     differences += [f"{name} is not part of the model" for name in state if name not in expected]
     tensors = {}

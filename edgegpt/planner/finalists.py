@@ -13,15 +13,14 @@ from edgegpt.budget.verdict import plain, rounded_up
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError, MeasureError
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import Machine, available_memory_bytes, machine
-from edgegpt.measure.noise import noise
+from edgegpt.measure.machine import Machine, available_memory_bytes, this_machine
+from edgegpt.measure.noise import measured_noise
 from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import Plan as Measuring
-from edgegpt.measure.spec import ProcessFigures
+from edgegpt.measure.spec import MeasureSpec, ProcessResult
 from edgegpt.planner.infeasible import describe
-from edgegpt.planner.limits import Limits, broken
-from edgegpt.planner.planner import Plan
-from edgegpt.planner.search import Rated
+from edgegpt.planner.limits import PlanLimits, broken
+from edgegpt.planner.planner import PlanResult
+from edgegpt.planner.search import RankedCandidate
 
 _PROCESSES: Final = 2
 _SECONDS: Final = 1.0  # in each
@@ -46,11 +45,11 @@ class Finalist:
         noise: why the times are not to be trusted.
     """
 
-    rated: Rated
+    rated: RankedCandidate
     measured: dict[str, float]
     noise: tuple[str, ...]
 
-    def broken(self, limits: Limits) -> tuple[str, ...]:
+    def broken(self, limits: PlanLimits) -> tuple[str, ...]:
         """The limits that it does not keep; on a busy machine slow samples are the machine's."""
         return tuple(
             name
@@ -58,7 +57,7 @@ class Finalist:
             if not (self.noise and name.endswith(_SLOW_SAMPLES))
         )
 
-    def shortfall(self, limits: Limits) -> str:
+    def shortfall(self, limits: PlanLimits) -> str:
         """As `token_ms.p50 2.13 where 2 is allowed`."""
         return " and ".join(
             f"{name} {rounded_up(self.measured[name])} where {plain(limits.values[name])} is allowed"
@@ -67,8 +66,8 @@ class Finalist:
 
 
 def measure_finalists(
-    best: Sequence[Rated],
-    limits: Limits,
+    best: Sequence[RankedCandidate],
+    limits: PlanLimits,
     threads: int,
     write_file: WriteFile,
     on_step: Callable[[str], None] = lambda _: None,
@@ -88,14 +87,14 @@ def measure_finalists(
     Raises:
         MeasureError: one does not fit into the free memory, a process failed, or threads cannot be.
     """
-    before = before or machine()  # once: the finalists are no load of another's
+    before = before or this_machine()  # once: the finalists are no load of another's
     for i, rated in enumerate(best):
         on_step(f"building and measuring finalist {i + 1} of {len(best)}")
         check_fits(rated)
         yield _measure(rated, limits, threads, write_file, before)
 
 
-def check_fits(rated: Rated) -> None:
+def check_fits(rated: RankedCandidate) -> None:
     """Raise MeasureError where building or running a model takes more memory than is free here.
 
     Counted before anything is built: a process that asks for too much is ended by the system, or takes a
@@ -111,10 +110,12 @@ def check_fits(rated: Rated) -> None:
         )
 
 
-def _measure(rated: Rated, limits: Limits, threads: int, write_file: WriteFile, before: Machine) -> Finalist:
+def _measure(
+    rated: RankedCandidate, limits: PlanLimits, threads: int, write_file: WriteFile, before: Machine
+) -> Finalist:
     config, precision = rated.candidate.config, rated.candidate.precision
     prompts = (min(limits.prompt_tokens, config.block_size - 1),)
-    measuring = Measuring(threads=threads, prompts=prompts, seconds=_SECONDS, idle_seconds=0.0)
+    measuring = MeasureSpec(threads=threads, prompts=prompts, seconds=_SECONDS, idle_seconds=0.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "finalist.onnx"
         write_file(path, config, precision)
@@ -128,7 +129,7 @@ def _measure(rated: Rated, limits: Limits, threads: int, write_file: WriteFile, 
         **_times("ttft_ms", [part for run in runs for part in run.first_token.values()]),
         **_times("token_ms", [part for run in runs for part in run.token.values()]),
     }
-    return Finalist(rated, found | _memory(runs), noise(runs, before, threads))
+    return Finalist(rated, found | _memory(runs), measured_noise(runs, before, threads))
 
 
 def _times(name: str, parts: Sequence[Distribution]) -> dict[str, float]:
@@ -136,13 +137,13 @@ def _times(name: str, parts: Sequence[Distribution]) -> dict[str, float]:
     return {f"{name}.p50": together.p50, f"{name}.p99": together.p99, f"{name}.max": together.max}
 
 
-def _memory(runs: Sequence[ProcessFigures]) -> dict[str, float]:
+def _memory(runs: Sequence[ProcessResult]) -> dict[str, float]:
     peaks = [run.peak_rss_bytes for run in runs if run.peak_rss_bytes is not None]
     return {"peak_rss_mb": max(peaks) / 1e6} if peaks else {}
 
 
 @dataclass(frozen=True)
-class Proof:
+class FinalistCheck:
     """What measuring said of a plan.
 
     Attributes:
@@ -152,7 +153,7 @@ class Proof:
             held to limits divided by that. Empty where there was none.
     """
 
-    chosen: Rated | None
+    chosen: RankedCandidate | None
     measured: tuple[Finalist, ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
 
@@ -161,7 +162,7 @@ class Proof:
         """Why the times of the first finalist that has a reason are not to be trusted."""
         return next((finalist.noise for finalist in self.measured if finalist.noise), ())
 
-    def shortfall(self, limits: Limits) -> str:
+    def shortfall(self, limits: PlanLimits) -> str:
         """What breaks the budget in the finalist that comes nearest to it."""
         nearest = min(
             self.measured,
@@ -171,10 +172,10 @@ class Proof:
 
 
 def prove(
-    planned: Plan,
-    measure: Callable[[Plan], Iterable[Finalist]],
-    search_again: Callable[[Mapping[str, float]], Plan],
-) -> Proof:
+    planned: PlanResult,
+    measure: Callable[[PlanResult], Iterable[Finalist]],
+    search_again: Callable[[Mapping[str, float]], PlanResult],
+) -> FinalistCheck:
     """Measure finalists; where all of them break the budget, those of a search that allows for it.
 
     On a busy machine nothing follows from their times, so that there is no second search.
@@ -189,24 +190,24 @@ def prove(
     """
     measured = tuple(measure(planned))
     if not measured:
-        return Proof(planned.found.best[0])
+        return FinalistCheck(planned.found.best[0])
     if chosen := _first_that_keeps(measured, planned.limits):
-        return Proof(chosen, measured)
+        return FinalistCheck(chosen, measured)
     if any(finalist.noise for finalist in measured):
-        return Proof(None, measured)
+        return FinalistCheck(None, measured)
     slower = _slower(measured, planned.limits)
     try:
         again = tuple(measure(search_again(slower)))
     except BudgetError:  # nothing keeps the budget with that much to spare
-        return Proof(None, measured, slower)
-    return Proof(_first_that_keeps(again, planned.limits), measured + again, slower)
+        return FinalistCheck(None, measured, slower)
+    return FinalistCheck(_first_that_keeps(again, planned.limits), measured + again, slower)
 
 
-def _first_that_keeps(measured: Iterable[Finalist], limits: Limits) -> Rated | None:
+def _first_that_keeps(measured: Iterable[Finalist], limits: PlanLimits) -> RankedCandidate | None:
     return next((finalist.rated for finalist in measured if not finalist.broken(limits)), None)
 
 
-def _slower(measured: Iterable[Finalist], limits: Limits) -> dict[str, float]:
+def _slower(measured: Iterable[Finalist], limits: PlanLimits) -> dict[str, float]:
     """For each limit that one broke, the largest measured / predicted."""
     found: dict[str, float] = {}
     for finalist in measured:

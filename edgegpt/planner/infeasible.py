@@ -5,12 +5,12 @@ from typing import Any
 
 from edgegpt.budget.budget import Budget
 from edgegpt.budget.verdict import plain, rounded_up
-from edgegpt.planner.limits import Limits, broken
-from edgegpt.planner.search import Nearest, Rated
+from edgegpt.planner.limits import PlanLimits, broken
+from edgegpt.planner.search import Nearest, RankedCandidate
 from edgegpt.planner.space import Space
 
 
-def impossible(budget: Budget, limits: Limits, nearest: Nearest, space: Space) -> str:
+def impossible(budget: Budget, limits: PlanLimits, nearest: Nearest, space: Space) -> str:
     """The sentence. What it prints, put into the budget, gives a plan.
 
     Where one limit given up is enough, it says for each such limit how far. Else it names everything that
@@ -27,7 +27,7 @@ def impossible(budget: Budget, limits: Limits, nearest: Nearest, space: Space) -
     )
 
 
-def impossible_json(budget: Budget, limits: Limits, nearest: Nearest) -> dict[str, Any]:
+def impossible_json(budget: Budget, limits: PlanLimits, nearest: Nearest) -> dict[str, Any]:
     """For machines. Under `nearest` are ways out: a model, and the limits with which it keeps the budget."""
     ways = [([name], rated) for name, rated in nearest.but_for.items()]
     if not ways and nearest.closest is not None:
@@ -44,14 +44,14 @@ def impossible_json(budget: Budget, limits: Limits, nearest: Nearest) -> dict[st
     }
 
 
-def _one_gives(nearest: Nearest, limits: Limits) -> tuple[list[str], str]:
+def _one_gives(nearest: Nearest, limits: PlanLimits) -> tuple[list[str], str]:
     ways = [f"{_value(name, rated, limits)} ({describe(rated)})" for name, rated in nearest.but_for.items()]
     names = list(nearest.but_for)
     others = ", all other limits kept" if len(limits.values) > 1 else ""
     return names, f"{' or '.join(names)} binds; the nearest possible{others} is {', or '.join(ways)}"
 
 
-def _all_give(nearest: Nearest, limits: Limits) -> tuple[list[str], str]:
+def _all_give(nearest: Nearest, limits: PlanLimits) -> tuple[list[str], str]:
     closest = nearest.closest
     assert closest is not None  # the search saw models
     names = broken(closest.figures, limits)
@@ -59,7 +59,7 @@ def _all_give(nearest: Nearest, limits: Limits) -> tuple[list[str], str]:
     return names, f"{_and(names)} bind together; the nearest model needs {values} ({describe(closest)})"
 
 
-def describe(rated: Rated) -> str:
+def describe(rated: RankedCandidate) -> str:
     """As `6 x 256, 4 heads, vocabulary 4096, context 512, int8`."""
     c = rated.candidate.config
     heads = "1 head" if c.n_head == 1 else f"{c.n_head} heads"
@@ -69,7 +69,7 @@ def describe(rated: Rated) -> str:
     )
 
 
-def _value(name: str, rated: Rated, limits: Limits) -> str:
+def _value(name: str, rated: RankedCandidate, limits: PlanLimits) -> str:
     """As `token_ms.p99 at least 0.0515 where 0.05 is allowed`."""
     about = "at least " if name in limits.lower_bounds else ""
     given = f"{plain(limits.values[name])} is allowed"

@@ -11,10 +11,18 @@ from typing import Final
 from edgegpt.budget.budget import Budget
 from edgegpt.errors import ConfigError, ImpossibleBudgetError
 from edgegpt.planner.infeasible import describe, impossible, impossible_json
-from edgegpt.planner.limits import Limits, limits_of
+from edgegpt.planner.limits import PlanLimits, limits_of
 from edgegpt.planner.parallel import Result, Spread, Task, check_workers, processes, ranges
 from edgegpt.planner.ray_backend import ray_cluster
-from edgegpt.planner.search import Found, Job, Rated, merge, merge_nearest, nearest_in_range, search_range
+from edgegpt.planner.search import (
+    Found,
+    Job,
+    RankedCandidate,
+    merge,
+    merge_nearest,
+    nearest_in_range,
+    search_range,
+)
 from edgegpt.planner.space import Space
 from edgegpt.prediction.target import Target
 
@@ -22,7 +30,7 @@ KEEP: Final = 10
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlanResult:
     """What was found; `found.best` has at least one model.
 
     Attributes:
@@ -32,11 +40,11 @@ class Plan:
     """
 
     budget: Budget
-    limits: Limits
+    limits: PlanLimits
     found: Found
 
 
-def plan(
+def plan_models(
     budget: Budget,
     space: Space,
     *,
@@ -47,7 +55,7 @@ def plan(
     slower: Mapping[str, float] | None = None,
     on_share: Callable[[float], None] = lambda _: None,
     on_wait: Callable[[str], None] = lambda _: None,
-) -> Plan:
+) -> PlanResult:
     """The strongest models of a space that keep a budget, by counting and predicting.
 
     The result does not depend on workers or ray.
@@ -91,13 +99,13 @@ def plan(
             raise ImpossibleBudgetError(
                 impossible(budget, limits, nearest, space), impossible_json(budget, limits, nearest)
             )
-    return Plan(budget, limits, found)
+    return PlanResult(budget, limits, found)
 
 
 _SHOWN = ("parameters", "artifact_mb", "peak_rss_mb", "ttft_ms.p50", "token_ms.p50")
 
 
-def model_yaml(planned: Plan, chosen: Rated, target: Target | None) -> str:
+def model_yaml(planned: PlanResult, chosen: RankedCandidate, target: Target | None) -> str:
     """The config, and in comments what it was planned for and with which precision to export it."""
     figures = ", ".join(f"{name} {chosen.figures[name]:.4g}" for name in _SHOWN if name in chosen.figures)
     board = "" if target is None else f" on {target.name}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from edgegpt.errors import ConfigError, short_cause
+from edgegpt.errors import ConfigError, first_line
 from edgegpt.planner.parallel import Result, Spread, Task, ranges
 from edgegpt.planner.search import Job
 
@@ -82,7 +82,7 @@ def _failures_in_a_sentence(ray: Any, address: str) -> Iterator[None]:
     except Exception as e:
         hint = _HINT if isinstance(e, _OTHER_CODE) else ""
         raise ConfigError(
-            f"the Ray cluster at {address} failed: {type(e).__name__}: {short_cause(e)}{hint}"
+            f"the Ray cluster at {address} failed: {type(e).__name__}: {first_line(e)}{hint}"
         ) from e
 
 
@@ -97,10 +97,10 @@ def _cause(error: BaseException) -> str:
     text = str(cause) if isinstance(cause, BaseException) else str(error)
     lines = [line.strip() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
     if text.startswith(_NO_CODE):
-        return f"{short_cause(Exception(lines[-1]))}{_HINT}"
+        return f"{first_line(Exception(lines[-1]))}{_HINT}"
     if isinstance(cause, BaseException):
-        return f"{type(cause).__name__}: {short_cause(cause)}"
-    return short_cause(Exception(lines[-1])) if lines else type(error).__name__
+        return f"{type(cause).__name__}: {first_line(cause)}"
+    return first_line(Exception(lines[-1])) if lines else type(error).__name__
 
 
 @contextmanager

@@ -46,7 +46,7 @@ _LayerBits = tuple[int, ...]  # of _MATRICES
 
 
 @dataclass(frozen=True)
-class Work:
+class ModelWork:
     """What a call of one model has to do, found once for many calls.
 
     Attributes:
@@ -66,7 +66,7 @@ class Work:
     read_bytes: int
 
     @classmethod
-    def of(cls, config: ModelConfig, bits: Recipe) -> "Work":
+    def of(cls, config: ModelConfig, bits: Recipe) -> "ModelWork":
         """Of a model whose matrices have these bits."""
         every = [_layer_bits(bits, i) for i in range(config.n_layer)]
         return cls(
@@ -102,7 +102,7 @@ class OpCosts:
         self._attention = _by_tokens(attention)
         self._nodes = nodes
 
-    def call_us(self, work: Work, tokens: int, cached: int) -> tuple[float, float]:
+    def call_us(self, work: ModelWork, tokens: int, cached: int) -> tuple[float, float]:
         """Microseconds of one call that wants one row of logits.
 
         Args:
@@ -137,7 +137,7 @@ class OpCosts:
         return us + _line(self._nodes.gelu, 4 * d * rows) + 2 * _line(self._nodes.norm, d * rows)
 
     def _fetch(
-        self, work: Work, layers: Iterable[tuple[_LayerBits, int, int]], tokens: int, cache_mb: float
+        self, work: ModelWork, layers: Iterable[tuple[_LayerBits, int, int]], tokens: int, cache_mb: float
     ) -> float:
         """What bringing the weights and the cache of a call costs, by how much it reads in all."""
         d, working_set = work.config.n_embd, work.read_bytes / _MB + cache_mb
@@ -214,18 +214,18 @@ class CallCosts:
     def __init__(self, ops: OpCosts, calls: Calls) -> None:
         self._ops, self._calls = ops, calls
 
-    def first_token_us(self, work: Work, prompt_tokens: int) -> float:
+    def first_token_us(self, work: ModelWork, prompt_tokens: int) -> float:
         """From prompt ids to the first new id, the cache empty before."""
         pieces = range(0, prompt_tokens, PREFILL_CHUNK)
         us = sum(self._chunk(work, min(PREFILL_CHUNK, prompt_tokens - i), i) for i in pieces)
         return us + self._greedy(work)
 
-    def token_us(self, work: Work, cached: int) -> float:
+    def token_us(self, work: ModelWork, cached: int) -> float:
         """One further token, `cached` tokens before the one that is read."""
         ops = self._ops.call_us(work, 1, cached)
         return _call(self._calls.step, work, ops) + self._greedy(work)
 
-    def warm_up_us(self, work: Work) -> float:
+    def warm_up_us(self, work: ModelWork) -> float:
         """The calls of TextGenerator.warm_up: the last position, a short and a longer prompt."""
         context = work.config.block_size
         last, longer = context - 1, max(1, min(PREFILL_CHUNK, context - 4))
@@ -235,15 +235,15 @@ class CallCosts:
             us += (_WARM_UP_TOKENS - 1) * self.token_us(work, n_tokens)
         return us
 
-    def _chunk(self, work: Work, tokens: int, cached: int) -> float:
+    def _chunk(self, work: ModelWork, tokens: int, cached: int) -> float:
         return _call(self._calls.chunk, work, self._ops.call_us(work, tokens, cached))
 
-    def _greedy(self, work: Work) -> float:
+    def _greedy(self, work: ModelWork) -> float:
         line = self._calls.greedy
         return line.node_us + line.us_per_1000_values * work.config.vocab_size / 1e3
 
 
-def _call(call: Call, work: Work, ops_us: tuple[float, float]) -> float:
+def _call(call: Call, work: ModelWork, ops_us: tuple[float, float]) -> float:
     near, fetch = ops_us
     return call.call_us + call.us_per_layer * work.config.n_layer + call.node_factor * near + fetch
 

@@ -1,6 +1,6 @@
 """What a model will cost on a board, before it is built: from a config, a recipe and a target.
 
-    times       `edgegpt.prediction.predict.cost_model` and `edgegpt.prediction.predict.call_costs` add up the nodes and the calls of a request
+    times       `edgegpt.prediction.cost_model` adds up the nodes and the calls of a request
     load        imports + a session by layers, vocabulary and MB of weights + the calls of the warm-up
     peak RSS    imports + the same terms for memory + one KV cache
     file        weights and scales exactly; proof, graph by layers, tokenizer by its vocabulary as estimates
@@ -16,8 +16,8 @@ from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.measure.machine import machine
-from edgegpt.prediction.cost_model import CallCosts, OpCosts, Work
+from edgegpt.measure.machine import this_machine
+from edgegpt.prediction.cost_model import CallCosts, ModelWork, OpCosts
 from edgegpt.prediction.target import PerMb, Target, TargetMachine
 from edgegpt.quantization import recipe, weight_bytes
 
@@ -102,7 +102,7 @@ class Predictor:
                 f"prompt_tokens must be within 1 and {name} {capacity} - 1, got {prompt_tokens}"
             )
         bits = recipe(config, precision)
-        work, stored = Work.of(config, bits), weight_bytes(config, bits)
+        work, stored = ModelWork.of(config, bits), weight_bytes(config, bits)
         weights_mb = stored / 1e6
         return Prediction(
             prompt_tokens=prompt_tokens,
@@ -115,7 +115,7 @@ class Predictor:
             kv_cache_mb=kv_cache_bytes(config, capacity) / 1e6,
         )
 
-    def _load_ms(self, work: Work, precision: str, weights_mb: float) -> float:
+    def _load_ms(self, work: ModelWork, precision: str, weights_mb: float) -> float:
         load, config = self.target.load, work.config
         own = load.base_ms + load.ms_per_layer * config.n_layer
         own += load.ms_per_1000_tokens * config.vocab_size / 1e3
@@ -142,7 +142,7 @@ def artifact_mb(config: ModelConfig, weight_bytes: int) -> float:
 
 def caveats(target: Target) -> tuple[str, ...]:
     """What stands against trusting a target's predictions here, a sentence each without a full stop."""
-    here = TargetMachine.of(machine())
+    here = TargetMachine.of(this_machine())
     found = []
     if differences := target.machine.differences(here):
         found.append(
@@ -159,7 +159,7 @@ def caveats(target: Target) -> tuple[str, ...]:
 
 def is_here(target: Target) -> bool:
     """Whether this is the machine that was measured."""
-    return not target.machine.differences(TargetMachine.of(machine()))
+    return not target.machine.differences(TargetMachine.of(this_machine()))
 
 
 def _per_mb(per_mb: PerMb, precision: str, weights_mb: float) -> float:

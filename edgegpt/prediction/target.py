@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from edgegpt.config.schema import Cost, Few, Measure, Words, load_yaml
+from edgegpt.config.schema import Measured, NonNegative, SmallCount, Text, load_yaml
 from edgegpt.measure.machine import Machine
 
 Bits = Literal[4, 8, 32]
@@ -30,9 +30,9 @@ class TargetMachine(_Strict):
     cpu: str = Field(description="The processor's name.")
     board: str | None = Field(None, description="The board's name.")
     architecture: str = Field(description="As x86_64 or aarch64.")
-    cores: Few = Field(description="Of the machine.")
-    memory_mb: Measure | None = Field(None, description="Of the machine.")
-    last_level_cache_mb: Measure | None = Field(None, description="Of the first core, maybe shared.")
+    cores: SmallCount = Field(description="Of the machine.")
+    memory_mb: Measured | None = Field(None, description="Of the machine.")
+    last_level_cache_mb: Measured | None = Field(None, description="Of the first core, maybe shared.")
     versions: dict[str, str] = Field({}, description="Of python and the packages a time depends on.")
 
     @classmethod
@@ -68,8 +68,8 @@ class TargetMachine(_Strict):
 class Bandwidth(_Strict):
     """How fast a buffer is read over and over by all threads at once, the best of several passes."""
 
-    working_set_mb: Measure
-    gb_s: Measure = Field(description="10^9 bytes a second.")
+    working_set_mb: Measured
+    gb_s: Measured = Field(description="10^9 bytes a second.")
 
 
 class Product(_Strict):
@@ -79,44 +79,44 @@ class Product(_Strict):
     block: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         description="Weights that share a scale; 0 for 32 bits."
     )
-    tokens: Few = Field(description="Rows at once.")
-    node_us: Cost
-    us_per_1000_inputs: Cost
-    us_per_1000_outputs: Cost
-    us_per_million_weights: Cost
+    tokens: SmallCount = Field(description="Rows at once.")
+    node_us: NonNegative
+    us_per_1000_inputs: NonNegative
+    us_per_1000_outputs: NonNegative
+    us_per_million_weights: NonNegative
 
 
 class Streaming(_Strict):
     """What a MB of weights costs more where a call reads so much in all that it lies further away."""
 
     bits: Bits
-    tokens: Few
-    working_set_mb: Measure
-    us_per_mb: Cost
+    tokens: SmallCount
+    working_set_mb: Measured
+    us_per_mb: NonNegative
 
 
 class CacheStreaming(_Strict):
     """What a MB of keys and values costs more where a call reads so much in all that it lies further away."""
 
-    working_set_mb: Measure
-    us_per_mb: Cost
+    working_set_mb: Measured
+    us_per_mb: NonNegative
 
 
 class Attention(_Strict):
     """One layer's attention of `tokens` new ones; P is tokens x (cached + new)."""
 
-    tokens: Few
-    node_us: Cost
-    us_per_1000_values: Cost = Field(description="For n_embd x tokens.")
-    us_per_million_products: Cost = Field(description="For n_embd x P.")
-    us_per_1000_scores: Cost = Field(description="For n_head x P.")
+    tokens: SmallCount
+    node_us: NonNegative
+    us_per_1000_values: NonNegative = Field(description="For n_embd x tokens.")
+    us_per_million_products: NonNegative = Field(description="For n_embd x P.")
+    us_per_1000_scores: NonNegative = Field(description="For n_head x P.")
 
 
 class Line(_Strict):
     """us = node_us + us_per_1000_values * values / 1000."""
 
-    node_us: Cost
-    us_per_1000_values: Cost
+    node_us: NonNegative
+    us_per_1000_values: NonNegative
 
 
 class Nodes(_Strict):
@@ -132,9 +132,9 @@ class Nodes(_Strict):
 class Call(_Strict):
     """us = call_us + us_per_layer * n_layer + node_factor * its nodes, timed alone, + fetching of weights."""
 
-    call_us: Cost
-    us_per_layer: Cost
-    node_factor: Cost = Field(description="In a model, other nodes push it out of the near caches.")
+    call_us: NonNegative
+    us_per_layer: NonNegative
+    node_factor: NonNegative = Field(description="In a model, other nodes push it out of the near caches.")
 
 
 class Calls(_Strict):
@@ -149,9 +149,9 @@ class Calls(_Strict):
 class PerPrecision(_Strict):
     """One number for each precision of a file."""
 
-    fp32: Cost
-    int8: Cost
-    int4: Cost
+    fp32: NonNegative
+    int8: NonNegative
+    int4: NonNegative
 
 
 class PerMb(_Strict):
@@ -164,20 +164,20 @@ class PerMb(_Strict):
 class Load(_Strict):
     """From the start of the imports to a model that can be warmed up."""
 
-    import_ms: Cost
-    base_ms: Cost
-    ms_per_layer: Cost
-    ms_per_1000_tokens: Cost = Field(description="Of the vocabulary.")
+    import_ms: NonNegative
+    base_ms: NonNegative
+    ms_per_layer: NonNegative
+    ms_per_1000_tokens: NonNegative = Field(description="Of the vocabulary.")
     ms_per_mb: PerMb = Field(description="Of the weights.")
 
 
 class Memory(_Strict):
     """Peak resident memory of the process, its KV cache apart."""
 
-    import_mb: Cost
-    base_mb: Cost
-    mb_per_layer: Cost
-    mb_per_1000_tokens: Cost = Field(description="Of the vocabulary.")
+    import_mb: NonNegative
+    base_mb: NonNegative
+    mb_per_layer: NonNegative
+    mb_per_1000_tokens: NonNegative = Field(description="Of the vocabulary.")
     mb_per_mb: PerMb = Field(description="Of the weights.")
 
 
@@ -186,9 +186,9 @@ class Target(_Strict):
 
     model_config = ConfigDict(title="edgegpt target")
 
-    name: Words = Field(description="Of the board.")
+    name: Text = Field(description="Of the board.")
     date: str = Field(description="When it was measured, as 2026-01-31.")
-    threads: Few = Field(description="Of onnxruntime, while it was measured.")
+    threads: SmallCount = Field(description="Of onnxruntime, while it was measured.")
     machine: TargetMachine
     noise: list[str] = Field([], description="Why the times are not to be trusted; empty if it was quiet.")
     read_bandwidth: list[Bandwidth] = Field(min_length=1)
@@ -198,7 +198,7 @@ class Target(_Strict):
     attention: list[Attention] = Field(min_length=1)
     nodes: Nodes
     calls: Calls
-    second_thread_us: Cost | None = Field(
+    second_thread_us: NonNegative | None = Field(
         None,
         description=(
             "What a node that is too small to gain takes longer when a sleeping second thread is woken to "

@@ -12,7 +12,7 @@ import numpy as np
 from edgegpt.config.model import ModelConfig
 from edgegpt.measure.spec import BURST
 from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.cost_model import ModelWork, OpCosts
 from edgegpt.prediction.target import Call, Calls, Line
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.profiling.timing import fastest_us, fit
@@ -73,7 +73,7 @@ class _Timed:
     """One small engine and what was timed of it."""
 
     def __init__(self, path: Path, config: ModelConfig, precision: str, threads: int) -> None:
-        self._work = Work.of(config, recipe(config, precision))
+        self._work = ModelWork.of(config, recipe(config, precision))
         self._engine = Engine.from_artifact(open_artifact(path, threads=threads))
         self._cache: KVCache = self._engine.new_cache()
         self._ids = random_ids(self._engine, _CONTEXT)

@@ -10,8 +10,8 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import Plan, ProcessFigures
-from edgegpt.prediction.cost_model import CallCosts, Work
+from edgegpt.measure.spec import MeasureSpec, ProcessResult
+from edgegpt.prediction.cost_model import CallCosts, ModelWork
 from edgegpt.prediction.target import Load, Memory, PerMb, PerPrecision
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
@@ -38,14 +38,14 @@ class _Sample:
 
 def measure_processes(
     write_file: WriteFile, threads: int, costs: CallCosts, on_share: Callable[[float], None]
-) -> tuple[Load, Memory, list[ProcessFigures]]:
+) -> tuple[Load, Memory, list[ProcessResult]]:
     """What a file's layers, vocabulary and MB add to time and memory, one after another; and all processes.
 
     Raises:
         MeasureError: this system does not tell the memory of a process.
     """
     n_files = 3 + len(_INSIDE) + len(_BESIDE)
-    everybody: list[ProcessFigures] = []
+    everybody: list[ProcessResult] = []
 
     def sample(shape: tuple[int, int, int], precision: str) -> _Sample:
         found, runs = _sample(write_file, threads, costs, shape, precision)
@@ -93,7 +93,7 @@ def measure_processes(
 
 def _sample(
     write_file: WriteFile, threads: int, costs: CallCosts, shape: tuple[int, int, int], precision: str
-) -> tuple[_Sample, list[ProcessFigures]]:
+) -> tuple[_Sample, list[ProcessResult]]:
     vocab_size, n_embd, n_layer = shape
     config = ModelConfig(
         vocab_size=vocab_size,
@@ -104,13 +104,13 @@ def _sample(
         tie_embeddings=True,
     )
     bits = recipe(config, precision)
-    plan = Plan(threads=threads, prompts=(), fills=(), seconds=0.0, apart=False, idle_seconds=0.0)
+    plan = MeasureSpec(threads=threads, prompts=(), fills=(), seconds=0.0, apart=False, idle_seconds=0.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.onnx"
         write_file(path, config, precision)
         runs = [measure_process(path, plan) for _ in range(_RUNS)]
     cache_mb = kv_cache_bytes(config, _CONTEXT) / 1e6
-    warm_up_ms = costs.warm_up_us(Work.of(config, bits)) / 1e3
+    warm_up_ms = costs.warm_up_us(ModelWork.of(config, bits)) / 1e3
     made = _Sample(
         mb=weight_bytes(config, bits) / 1e6,
         load_ms=max(0.0, min(r.load_ms - r.import_ms for r in runs) - warm_up_ms),
@@ -121,13 +121,13 @@ def _sample(
     return made, runs
 
 
-def _peak_mb(run: ProcessFigures) -> float:
+def _peak_mb(run: ProcessResult) -> float:
     if run.peak_rss_bytes is None:
         raise MeasureError("this system has no /proc/self/status, from which the memory of a process is read")
     return run.peak_rss_bytes / 1e6
 
 
-def _import_mb(run: ProcessFigures) -> float:
+def _import_mb(run: ProcessResult) -> float:
     if run.imported is None:
         raise MeasureError("this system has no /proc/self/smaps_rollup, from which memory is read")
     return run.imported.rss_bytes / 1e6

@@ -8,8 +8,8 @@ from typing import Final
 
 from edgegpt.errors import MeasureError
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
-from edgegpt.measure.machine import Machine, available_memory_bytes, machine
-from edgegpt.measure.noise import load_noise, noise
+from edgegpt.measure.machine import Machine, available_memory_bytes, this_machine
+from edgegpt.measure.noise import load_noise, measured_noise
 from edgegpt.measure.process import check_threads
 from edgegpt.prediction.cost_model import CallCosts, OpCosts
 from edgegpt.prediction.target import Bandwidth, Target, TargetMachine
@@ -50,7 +50,7 @@ class _Here:
     round_ms: tuple[float, ...] = ()
 
 
-def profile(
+def profile_board(
     graphs: Graphs,
     write_file: WriteFile,
     *,
@@ -76,7 +76,7 @@ def profile(
     check_threads(threads)
     if not 0 <= seconds <= 3600:
         raise MeasureError(f"seconds must be at least 0 and at most 3600, got {seconds:g}")
-    before, start = machine(), moment()
+    before, start = this_machine(), moment()
     on_step("reading memory")
     bandwidth = list(_read_bandwidth(threads))
     on_step("timing norms, GELU, lookups")
@@ -105,7 +105,7 @@ def profile(
         date=date.today().isoformat(),
         threads=threads,
         machine=TargetMachine.of(before),
-        noise=[*noise([here], before, threads), *load_noise(runs)],
+        noise=[*measured_noise([here], before, threads), *load_noise(runs)],
         read_bandwidth=bandwidth,
         products=products,
         streaming=streaming,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from edgegpt.pytest_plugin.fixture import Held, HeldForTest
+    from edgegpt.pytest_plugin.fixture import BudgetFixture, BudgetSession
 
-_HELD: "pytest.StashKey[Held]" = pytest.StashKey()
+_HELD: "pytest.StashKey[BudgetSession]" = pytest.StashKey()
 _MARKER = "edgegpt_budget"
 _NEEDS_OPTIONS = "needs --edgegpt-model FILE.onnx and --edgegpt-budget BUDGET.yaml"
 
@@ -55,10 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
             "edgegpt does not measure under pytest-xdist, whose workers would take the time from each other; "
             "run without -n, or with -n 0"
         )
-    from edgegpt.pytest_plugin.fixture import Held
+    from edgegpt.pytest_plugin.fixture import BudgetSession
     from edgegpt.pytest_plugin.items import BudgetItems
 
-    held = config.stash[_HELD] = Held.from_config(config)
+    held = config.stash[_HELD] = BudgetSession.from_config(config)
     config.pluginmanager.register(BudgetItems(held), "edgegpt-budget-items")
 
 
@@ -78,7 +78,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def edgegpt_budget(request: pytest.FixtureRequest) -> "HeldForTest":
+def edgegpt_budget(request: pytest.FixtureRequest) -> "BudgetFixture":
     """The file and the budget of the options, what was measured, and `hold` for figures of one's own."""
     held = request.config.stash.get(_HELD, None)
     if held is None:

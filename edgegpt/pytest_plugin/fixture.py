@@ -9,20 +9,20 @@ from typing import Final
 import pytest
 
 from edgegpt.budget.budget import Budget, limit_names
-from edgegpt.budget.check import SECONDS, Check, check, check_seconds
+from edgegpt.budget.check import SECONDS, Check, check_file, check_seconds
 from edgegpt.budget.estimates import of_samples
 from edgegpt.budget.format import doubt, sentence
 from edgegpt.budget.sample_size import SecondsOption, board_limits, held_limits
 from edgegpt.budget.verdict import Row, Verdict, rows
 from edgegpt.config.messages import nearest
 from edgegpt.errors import BudgetError, EdgeGPTError
-from edgegpt.measure.machine import Machine, machine
+from edgegpt.measure.machine import Machine, this_machine
 from edgegpt.runtime.artifact import file_identity
 
 _OPTION: Final = SecondsOption("--edgegpt-seconds")
 
 
-class Held:
+class BudgetSession:
     """What the options name.
 
     Attributes:
@@ -41,12 +41,12 @@ class Held:
         self.limits = held_limits(self.budget)
         check_seconds(seconds)
         self.checkpoint = checkpoint
-        self.machine: Machine = machine()
+        self.machine: Machine = this_machine()
         self._seconds = seconds
         self._check: Check | EdgeGPTError | None = None
 
     @classmethod
-    def from_config(cls, config: pytest.Config) -> "Held":
+    def from_config(cls, config: pytest.Config) -> "BudgetSession":
         """From pytest's options, relative to where it was started; raises pytest.UsageError."""
         folder = config.invocation_params.dir
         checkpoint, seconds = config.getoption("--edgegpt-checkpoint"), config.getoption("--edgegpt-seconds")
@@ -81,7 +81,7 @@ class Held:
         self.check_name(name)
         if self._check is None:
             try:
-                self._check = check(
+                self._check = check_file(
                     self.model, self.budget, seconds=self._seconds, option=_OPTION, before=self.machine
                 )
             except EdgeGPTError as e:
@@ -110,9 +110,9 @@ class Held:
             raise BudgetError(f"there is no limit {name!r}{nearest(name, names)}")
         return name in self.limits
 
-    def for_test(self, node: pytest.Item) -> "HeldForTest":
+    def for_test(self, node: pytest.Item) -> "BudgetFixture":
         """What the fixture gives to a test."""
-        return HeldForTest(self, node)
+        return BudgetFixture(self, node)
 
 
 @contextmanager
@@ -125,10 +125,10 @@ def one_sentence() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class HeldForTest:
+class BudgetFixture:
     """The fixture `edgegpt_budget`: what a test written by hand holds to the budget."""
 
-    _held: Held
+    _held: BudgetSession
     _node: pytest.Item
 
     @property

@@ -9,7 +9,7 @@ import pytest
 from edgegpt.budget.format import HEADER, cells, remarks, threads_text, versions_text
 from edgegpt.budget.verdict import Verdict
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError, needs
-from edgegpt.pytest_plugin.fixture import Held, row_properties, skip_unmeasured
+from edgegpt.pytest_plugin.fixture import BudgetSession, row_properties, skip_unmeasured
 from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.self_check import (
@@ -25,7 +25,7 @@ from edgegpt.runtime.self_check import (
 class BudgetItems:
     """Hooks that are there only when the options are given."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: BudgetSession) -> None:
         self._held = held
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -72,7 +72,7 @@ class BudgetItems:
 class BudgetFile(pytest.File):
     """The budget file of the options."""
 
-    def __init__(self, *, held: Held, **kwargs: Any) -> None:
+    def __init__(self, *, held: BudgetSession, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.held = held
 
@@ -131,7 +131,7 @@ class FileItem(_BudgetItem):
         self.user_properties.append((f"edgegpt.{self.name}", result))
 
 
-def _parity(held: Held) -> str:
+def _parity(held: BudgetSession) -> str:
     """The stamped evidence and, where there is a checkpoint, PyTorch itself; then whole = step by step."""
     artifact = _open(held)
     if failures := parity_failures(artifact):
@@ -148,7 +148,7 @@ def _parity(held: Held) -> str:
     return f"{parity_summary(artifact)}; here, stepwise = whole within {difference:.2g}"
 
 
-def _causality(held: Held) -> str:
+def _causality(held: BudgetSession) -> str:
     artifact = _open(held)
     moved = causality(Engine.from_artifact(artifact))
     allowed = evidence_limit(artifact, "causality") if artifact.evidence.get("rows") else _CAUSALITY
@@ -160,7 +160,7 @@ def _causality(held: Held) -> str:
     return f"earlier losses moved by {moved:.2g} nats"
 
 
-def _determinism(held: Held) -> str:
+def _determinism(held: BudgetSession) -> str:
     different = differing_tokens(lambda: Engine.from_artifact(_open(held)))
     if different:
         raise VerificationError(
@@ -178,12 +178,12 @@ def _verify(model: Path, checkpoint: Path) -> None:
         raise VerificationError(f"{model.name} fell short of {checkpoint}: {'; '.join(failures)}")
 
 
-def _open(held: Held) -> Artifact:
+def _open(held: BudgetSession) -> Artifact:
     return open_artifact(held.model, threads=held.budget.threads)
 
 
 _CAUSALITY: Final = 1e-6  # for a file without evidence
-FILE_CHECKS: Final[dict[str, Callable[[Held], str]]] = {
+FILE_CHECKS: Final[dict[str, Callable[[BudgetSession], str]]] = {
     "parity": _parity,
     "causality": _causality,
     "determinism": _determinism,

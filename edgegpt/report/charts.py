@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
-from edgegpt.measure.spec import ProcessFigures
+from edgegpt.measure.spec import ProcessResult
 from edgegpt.report.facts import Weights
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point, Roof, Roofline
@@ -55,7 +55,7 @@ def charts(report: Report) -> dict[str, Markup]:
     return made
 
 
-def _memory(axes: Axes, process: ProcessFigures) -> None:
+def _memory(axes: Axes, process: ProcessResult) -> None:
     """What the process needs at each moment, written by it and mapped from files; and the peak."""
     moments = {"after the\nimports": process.imported, "when\nloaded": process.loaded}
     moments["after all\nrequests"] = process.worked

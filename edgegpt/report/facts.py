@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt import contract
-from edgegpt.accounting import WeightBytes, account, kv_cache_bytes, parameter_count, parameter_shapes
+from edgegpt.accounting import WeightBytes, account, kv_cache_bytes, parameter_count
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.quantization import (
@@ -117,7 +117,7 @@ _INSIDE_BLOCKS: Final = {"attn": "attention", "mlp": "mlp", "norm_1": "norms", "
 
 
 @dataclass(frozen=True)
-class Component:
+class ComponentSize:
     """One part of the model.
 
     Attributes:
@@ -169,7 +169,7 @@ class Weights:
     """
 
     bits: Recipe
-    components: tuple[Component, ...]
+    components: tuple[ComponentSize, ...]
     kinds: tuple[Kind, ...]
     bytes: int
     around: int
@@ -189,7 +189,7 @@ def read_weights(artifact: Artifact) -> Weights:
     return Weights(
         bits=bits,
         components=tuple(
-            Component(part.name, part.parameters, here.get(part.name, 0), part.weight_bytes)
+            ComponentSize(part.name, part.parameters, here.get(part.name, 0), part.weight_bytes)
             for part in account(config).components
         ),
         kinds=tuple(_kinds(config, bits)),
@@ -239,7 +239,7 @@ def _why(artifact: Artifact) -> dict[str, Any]:
 def _bytes_here(config: ModelConfig, bits: Recipe) -> Counter[str]:
     """By the names of `account`; a tied head has none of its own."""
     found: Counter[str] = Counter()
-    for name, shape in parameter_shapes(config).items():
+    for name, shape in config.parameter_shapes().items():
         size = matrix_bytes(shape[0], shape[1], bits[name]) if len(shape) == 2 else 4 * shape[0]
         found[_component_of(name)] += size
     return found

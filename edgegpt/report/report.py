@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.check import Check, check, check_fit, check_json
+from edgegpt.budget.check import Check, check_file, check_fit, check_json
 from edgegpt.budget.format import sentence
 from edgegpt.budget.memory import check_memory
 from edgegpt.config.schema import parse_model
 from edgegpt.config.yaml_reader import read_bytes
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.bench import Bench, bench, bench_json
-from edgegpt.measure.machine import Machine, machine
+from edgegpt.measure.bench import Bench, bench_json, run_bench
+from edgegpt.measure.machine import Machine, this_machine
 from edgegpt.measure.process import check_threads
-from edgegpt.measure.spec import Plan
+from edgegpt.measure.spec import MeasureSpec
 from edgegpt.prediction.target import Target
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, Weights, read_facts, read_weights
@@ -124,9 +124,9 @@ def gather(
     if threads is None:
         threads = 1 if limits is None else limits.threads
     check_threads(threads)
-    before = machine()  # what is done here would count as load
+    before = this_machine()  # what is done here would count as load
     options = Options(out, budget, target, threads, seconds)
-    plan = Plan(threads=threads, seconds=seconds, bandwidth=True)
+    plan = MeasureSpec(threads=threads, seconds=seconds, bandwidth=True)
     check_memory(path, None if limits is None else limits.board)
     on_step("reading the file")
     artifact = open_artifact(path, threads=threads)
@@ -135,7 +135,9 @@ def gather(
         check_fit(limits, path, artifact.config, artifact.tokenizer)
     repeated = repeat(artifact, threads, on_step)
     del artifact  # its memory, before others measure theirs
-    measured = bench(path, plan, before=before, on_progress=lambda share: on_step(f"measuring, {share:.0%}"))
+    measured = run_bench(
+        path, plan, before=before, on_progress=lambda share: on_step(f"measuring, {share:.0%}")
+    )
     checked = None if limits is None else _held(path, limits, options, before, on_step)
     _check_unchanged(path, identity)
     return Report(
@@ -156,7 +158,7 @@ def gather(
 
 
 def _held(path: Path, budget: Budget, options: Options, before: Machine, on_step: OnStep) -> Check:
-    return check(
+    return check_file(
         path,
         budget,
         threads=options.threads,

@@ -18,7 +18,7 @@ from edgegpt.budget.format import threads_text
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.measure.bench import Bench
-from edgegpt.prediction.cost_model import OpCosts, Work
+from edgegpt.prediction.cost_model import ModelWork, OpCosts
 from edgegpt.prediction.predict import Predictor, caveats, is_here
 from edgegpt.prediction.target import Target
 from edgegpt.quantization import AUTO, matrices
@@ -197,7 +197,7 @@ def _roof(target: Target, facts: Facts, weights: Weights, bench: Bench) -> Roof 
 
 
 def _figures(predictor: Predictor, facts: Facts, weights: Weights, bench: Bench) -> Iterator[Figure]:
-    work = Work.of(facts.config, weights.bits)
+    work = ModelWork.of(facts.config, weights.bits)
     for n, times in sorted(bench.first_token.items()):
         yield Figure(
             f"first token, prompt of {n}", "ms", predictor.calls.first_token_us(work, n) / 1e3, times.p50

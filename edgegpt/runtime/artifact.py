@@ -16,7 +16,7 @@ import onnxruntime as ort
 
 from edgegpt import contract  # before any other module that imports onnxruntime
 from edgegpt.config.model import ModelConfig
-from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError, short_cause
+from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError, first_line
 from edgegpt.quantization import AUTO, PRECISIONS
 from edgegpt.runtime import ort_backend, tuning
 from edgegpt.runtime.onnx_file import beside_its_data, file_sha256, metadata_entry, read_metadata
@@ -111,7 +111,7 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
     )
 
 
-class Counted(NamedTuple):
+class ArtifactSummary(NamedTuple):
     """What can be said of a file without building a session; bytes are of its data too."""
 
     config: ModelConfig
@@ -120,7 +120,7 @@ class Counted(NamedTuple):
     bytes: int
 
 
-def count_artifact(path: str | Path) -> Counted:
+def summarize_artifact(path: str | Path) -> ArtifactSummary:
     """What a file holds, without building a session.
 
     Everything is checked that `open_artifact` checks but the graph; raises ArtifactError as it does.
@@ -129,7 +129,9 @@ def count_artifact(path: str | Path) -> Counted:
     metadata = _metadata(path)
     config, tokenizer, _ = _parts(path, metadata)
     _, data_bytes = _check_data(path, metadata)
-    return Counted(config, tokenizer, metadata[contract.META_KV_CACHE], path.stat().st_size + data_bytes)
+    return ArtifactSummary(
+        config, tokenizer, metadata[contract.META_KV_CACHE], path.stat().st_size + data_bytes
+    )
 
 
 def file_identity(path: str | Path) -> str:
@@ -308,7 +310,7 @@ def _session(path: Path, file: Path, threads: int, *, spinning: bool) -> "ort.In
     try:
         return ort_backend.open_session(file, threads, spinning=spinning)
     except Exception as e:  # onnxruntime raises several kinds, some of them private
-        raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {short_cause(e)}") from e
+        raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {first_line(e)}") from e
 
 
 Shape = tuple[int | None, ...]  # None where every size fits

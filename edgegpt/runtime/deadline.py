@@ -13,7 +13,7 @@ _MS: Final = 1000.0
 _TELLING_TOKENS: Final = 16
 
 
-class Pace:
+class StepLatency:
     """What a step is expected to take, from what the steps before it took.
 
     The smoothed mean plus four times the smoothed deviation, with the gains of TCP's retransmission
@@ -50,7 +50,7 @@ class Pace:
         return self.mean + 4 * self._deviation
 
 
-class EnginePace:
+class EngineLatency:
     """The running step times of one engine, shared by its requests.
 
     Attributes:
@@ -61,9 +61,9 @@ class EnginePace:
     """
 
     def __init__(self, *, prefills_apart: bool = False) -> None:
-        self.decode = Pace()
-        self.prefill_call = Pace() if prefills_apart else self.decode
-        self.prefill_token = Pace()
+        self.decode = StepLatency()
+        self.prefill_call = StepLatency() if prefills_apart else self.decode
+        self.prefill_token = StepLatency()
 
     def prefill(self, n_tokens: int) -> float:
         """Expected seconds to read n tokens of a prompt, by the means alone."""
@@ -94,7 +94,7 @@ class EnginePace:
         return False
 
 
-class Watch:
+class RequestClock:
     """The clock of one request, read with time.perf_counter, and the engine's `Halt`.
 
     Attributes:
@@ -104,7 +104,7 @@ class Watch:
 
     def __init__(
         self,
-        pace: EnginePace,
+        pace: EngineLatency,
         *,
         arrived: float | None = None,
         deadline_ms: float | None = None,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config.model import ModelConfig
-from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, short_cause
+from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, first_line
 from edgegpt.runtime.fair_lock import FairLock
 from edgegpt.runtime.kv_cache import KVCache
-from edgegpt.runtime.ort_backend import Step, copying_step, shared_step
+from edgegpt.runtime.ort_backend import BoundCall, bind_copied_kv, bind_shared_kv
 from edgegpt.runtime.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
 from edgegpt.runtime.tuning import PREFILL_CHUNK
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CACHE_DTYPES: Final = {"fp32": np.float32, "int8": np.int8}
 
 
-class Halt(Protocol):
+class Cancellation(Protocol):
     """What `Engine.generate` asks before each call of the model; a True ends the work."""
 
     def cancelled(self) -> bool:
@@ -45,7 +45,7 @@ class Halt(Protocol):
 class _Decode:
     """What one cache needs to decode, bound once."""
 
-    step: Step
+    step: BoundCall
     input_ids: NDArray[np.int64]  # (1, 1)
     position_ids: NDArray[np.int64]  # (1, 1)
     logits: Logits  # (V,), a view of what the graph writes
@@ -111,7 +111,7 @@ class Engine:
         self._kv_cache = kv_cache
         self._session = session
         self._prefill_session = session if prefill_session is None else prefill_session
-        self._make_step = shared_step if target == contract.ENGINE else copying_step
+        self._make_step = bind_shared_kv if target == contract.ENGINE else bind_copied_kv
         self._decoders: weakref.WeakKeyDictionary[KVCache, _Decode] = weakref.WeakKeyDictionary()
         self._lock = FairLock()
 
@@ -147,7 +147,7 @@ class Engine:
         *,
         cache: KVCache | None = None,
         history: Sequence[int] = (),
-        halt: Halt | None = None,
+        halt: Cancellation | None = None,
     ) -> Iterator[int]:
         """Yield new tokens until max_new_tokens, the end of the cache, `halt`, or the caller stops.
 
@@ -190,7 +190,9 @@ class Engine:
                     return
                 logits = self.decode_one_token(cache, token_id)
 
-    def prefill(self, cache: KVCache, token_ids: Sequence[int], *, halt: Halt | None = None) -> Logits | None:
+    def prefill(
+        self, cache: KVCache, token_ids: Sequence[int], *, halt: Cancellation | None = None
+    ) -> Logits | None:
         """Read tokens into the cache behind what it holds, in pieces of prefill_chunk.
 
         Returns:
@@ -276,12 +278,12 @@ class Engine:
         cache.append(chunk.size)
         return logits
 
-    def _run(self, step: Step, position: int) -> None:
+    def _run(self, step: BoundCall, position: int) -> None:
         try:
             with self._lock:
                 step()
         except Exception as e:  # onnxruntime raises several kinds, some of them private
-            raise EngineError(f"onnxruntime failed at position {position}: {short_cause(e)}") from e
+            raise EngineError(f"onnxruntime failed at position {position}: {first_line(e)}") from e
 
     def _decoder(self, cache: KVCache) -> _Decode:
         decoder = self._decoders.get(cache)

@@ -11,12 +11,12 @@ from time import perf_counter
 
 from edgegpt.errors import ArtifactError, EngineError, PromptError, SessionError
 from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.deadline import EnginePace, Watch
+from edgegpt.runtime.deadline import EngineLatency, RequestClock
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.kv_cache import KVCache
-from edgegpt.runtime.reply import Piece, Reply
+from edgegpt.runtime.reply import Reply, TextChunk
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.runtime.stream import Stream, Turn
+from edgegpt.runtime.stream import Generation, Stream
 from edgegpt.tokenizer import Tokenizer
 
 
@@ -111,7 +111,7 @@ class Session:
             copy._ids, copy._turns = list(self._ids), list(self._turns)
             return copy
 
-    def _run(self, turn: Turn, ids: list[int]) -> Generator[Piece, None, None]:
+    def _run(self, turn: Generation, ids: list[int]) -> Generator[TextChunk, None, None]:
         with self._exclusive():
             if ids is not self._ids:
                 raise SessionError("the session has moved on since this stream was made; make a new one")
@@ -188,7 +188,7 @@ class TextGenerator:
         self.engine = engine
         self.tokenizer = tokenizer
         self.sampling = SamplingParams() if sampling is None else sampling
-        self.pace = EnginePace(prefills_apart=engine.prefills_apart)
+        self.pace = EngineLatency(prefills_apart=engine.prefills_apart)
         self._idle_caches: list[KVCache] = []
         self._longest_token = max(len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size))
 
@@ -252,14 +252,14 @@ class TextGenerator:
         history: Sequence[int],
         cancel: threading.Event | None,
         arrived: float,
-    ) -> Turn:
+    ) -> Generation:
         """Check and tokenise a prompt that follows the ids of `history`."""
         params = self.sampling if params is None else params
-        watch = Watch(self.pace, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel)
+        watch = RequestClock(self.pace, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel)
         began = perf_counter()
         ids = self._prompt_ids(prompt, len(history))
         watch.tokenised(perf_counter() - began)
-        return Turn(self.engine, self.tokenizer, [*history, *ids], params, watch)
+        return Generation(self.engine, self.tokenizer, [*history, *ids], params, watch)
 
     def warm_up(self) -> None:
         """Run the model: at the last position, to load it and see that it can; then to time it."""
@@ -270,13 +270,13 @@ class TextGenerator:
             # First a step, then what more tokens add to it.
             for n_tokens in (1, max(1, min(self.engine.prefill_chunk, cache.capacity - 4))):
                 cache.rewind(0)
-                watch, ids = Watch(self.pace), [self.tokenizer.eos_id] * n_tokens
+                watch, ids = RequestClock(self.pace), [self.tokenizer.eos_id] * n_tokens
                 for _ in self.engine.generate(ids, params, cache=cache, halt=watch):
                     watch.after_token()
         finally:
             self._give_back(cache)
 
-    def _run(self, turn: Turn) -> Generator[Piece, None, None]:
+    def _run(self, turn: Generation) -> Generator[TextChunk, None, None]:
         cache = self._take_cache()
         try:
             yield from turn.run(cache)

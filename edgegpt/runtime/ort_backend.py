@@ -74,16 +74,16 @@ def check_file_name(path: Path) -> None:
         ) from e
 
 
-Step = Callable[[], None]
+BoundCall = Callable[[], None]
 
 
-def shared_step(
+def bind_shared_kv(
     session: ort.InferenceSession,
     input_ids: NDArray[np.int64],
     position_ids: NDArray[np.int64],
     logits: NDArray[np.float32],
     kv_arrays: Sequence[NDArray[Any]],
-) -> Step:
+) -> BoundCall:
     """A step of the engine target: past and present are one buffer, bound once, nothing is copied.
 
     Args:
@@ -112,13 +112,13 @@ def shared_step(
     return step
 
 
-def copying_step(
+def bind_copied_kv(
     session: ort.InferenceSession,
     input_ids: NDArray[np.int64],
     position_ids: NDArray[np.int64],
     logits: NDArray[np.float32],
     kv_arrays: Sequence[NDArray[Any]],
-) -> Step:
+) -> BoundCall:
     """The same for the portable target, which takes the used positions and returns them and the new."""
     past, present = _cache_names(len(kv_arrays) // 2)
     outputs = [contract.LOGITS, *present]

@@ -9,7 +9,7 @@ FinishReason = Literal["eos", "stop", "length", "context", "deadline", "cancelle
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextChunk:
     """A part of the answer, whole characters and never empty; the pieces join to `Reply.text`."""
 
     text: str

@@ -7,15 +7,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from inspect import GEN_CLOSED, getgeneratorstate
 from types import TracebackType
 
-from edgegpt.runtime.deadline import Watch
+from edgegpt.runtime.deadline import RequestClock
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.kv_cache import KVCache
-from edgegpt.runtime.reply import FinishReason, Piece, Reply, Usage
+from edgegpt.runtime.reply import FinishReason, Reply, TextChunk, Usage
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.tokenizer import Tokenizer
 
 
-class Turn:
+class Generation:
     """A prompt and the answer to it, as far as it has come.
 
     Attributes:
@@ -30,7 +30,7 @@ class Turn:
         tokenizer: Tokenizer,
         context_ids: Sequence[int],
         params: SamplingParams,
-        watch: Watch,
+        watch: RequestClock,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
@@ -44,7 +44,7 @@ class Turn:
         self.token_ids: list[int] = []
         self.finish_reason: FinishReason = "error"
 
-    def run(self, cache: KVCache) -> Iterator[Piece]:
+    def run(self, cache: KVCache) -> Iterator[TextChunk]:
         """Yield the answer piece by piece; `finish_reason` says afterwards why it ended.
 
         What the cache holds is the beginning of context_ids.
@@ -72,7 +72,7 @@ class Turn:
         text = "".join(self._pieces)
         return Reply(text, self.finish_reason, usage, self._watch.timing(), tuple(self.token_ids))
 
-    def _run(self, cache: KVCache) -> Iterator[Piece]:
+    def _run(self, cache: KVCache) -> Iterator[TextChunk]:
         decoder = self._tokenizer.stream_decoder()
         new, history = self.context_ids[self._n_cached :], self.context_ids[: self._n_cached]
         tokens = self._engine.generate(new, self._params, cache=cache, history=history, halt=self._watch)
@@ -100,8 +100,8 @@ class Turn:
             return self._watch.stopped
         return "length" if len(self.token_ids) == self._params.max_new_tokens else "context"
 
-    def _piece(self, text: str) -> Piece:
-        piece = Piece(text, len(self._pieces), self._byte_offset)
+    def _piece(self, text: str) -> TextChunk:
+        piece = TextChunk(text, len(self._pieces), self._byte_offset)
         self._pieces.append(text)
         self._byte_offset += len(text.encode("utf-8"))
         return piece
@@ -114,7 +114,7 @@ class Stream:
         reply: the whole answer once the stream has ended, in whatever way; None before.
     """
 
-    def __init__(self, turn: Turn, pieces: Generator[Piece, None, None]) -> None:
+    def __init__(self, turn: Generation, pieces: Generator[TextChunk, None, None]) -> None:
         self._turn = turn
         self._pieces = pieces
         self.reply: Reply | None = None
@@ -127,7 +127,7 @@ class Stream:
     def __iter__(self) -> "Stream":
         return self
 
-    def __next__(self) -> Piece:
+    def __next__(self) -> TextChunk:
         try:
             return next(self._pieces)
         except BaseException:  # StopIteration is the good end

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.errors import EngineError, MeasureError, short_cause
+from edgegpt.errors import EngineError, MeasureError, first_line
 from edgegpt.system import allowed_cpus, available_cores, cgroup_quota, cpu_name
 
 # A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a
@@ -125,7 +125,7 @@ def find(file_sha256: str) -> Tuning | None:
         tuning = Tuning(**kept["tuning"])
         fits = kept["file_sha256"] == file_sha256 and kept["machine"] == _plain(machine)
     except (ValueError, LookupError, TypeError, RecursionError, EngineError) as e:
-        _warn(f"the tuning of this file is damaged ({short_cause(e)}), {again}")
+        _warn(f"the tuning of this file is damaged ({first_line(e)}), {again}")
         return None
     if not fits:
         _warn(f"the tuning of this file was made for another file or machine, {again}")

@@ -13,7 +13,7 @@ from edgegpt.errors import EdgeGPTError
 from edgegpt.errors import NotActiveError as NotActiveError
 from edgegpt.errors import OverloadedError as OverloadedError
 from edgegpt.errors import PreemptedError as PreemptedError
-from edgegpt.runtime.reply import FinishReason, Piece, Reply, Timing, Usage
+from edgegpt.runtime.reply import FinishReason, Reply, TextChunk, Timing, Usage
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.stream import Stream
 
@@ -51,14 +51,14 @@ class Outcome:
         reply: the answer, or the text until the request ended; that is `cancelled` when it was
             preempted or the server deactivated, and `error` when it failed.
         error: why there is no whole answer: PreemptedError, NotActiveError, or what went wrong. None
-            for an answer, and for a request that its deadline or `Ticket.cancel` ended.
+            for an answer, and for a request that its deadline or `RequestHandle.cancel` ended.
     """
 
     reply: Reply
     error: EdgeGPTError | None = None
 
 
-class Ticket:
+class RequestHandle:
     """The handle of a request that a server has accepted.
 
     Attributes:
@@ -70,8 +70,8 @@ class Ticket:
         request: Request,
         stream: Stream,
         flag: threading.Event,
-        on_piece: Callable[[Piece], object] | None,
-        withdraw: Callable[["Ticket"], None],
+        on_piece: Callable[[TextChunk], object] | None,
+        withdraw: Callable[["RequestHandle"], None],
     ) -> None:
         self.request = request
         # The server's; what they hold is let go with the outcome.
@@ -83,7 +83,7 @@ class Ticket:
         self._withdraw = withdraw
         self._lock = threading.Lock()
         self._done = threading.Event()
-        self._callbacks: list[Callable[[Ticket], object]] = []
+        self._callbacks: list[Callable[[RequestHandle], object]] = []
         self._outcome: Outcome | None = None
 
     def cancel(self) -> None:
@@ -121,7 +121,7 @@ class Ticket:
             raise outcome.error
         return outcome.reply
 
-    def add_done_callback(self, callback: Callable[["Ticket"], object]) -> None:
+    def add_done_callback(self, callback: Callable[["RequestHandle"], object]) -> None:
         """Have `callback(ticket)` called at the end, on the server's thread; at once if it has ended.
 
         The server waits for it to return. What it raises is logged and goes no further.

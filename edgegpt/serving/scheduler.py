@@ -3,14 +3,14 @@
 from typing import Final, Literal, get_args
 
 from edgegpt.errors import ConfigError, OverloadedError
-from edgegpt.serving.request import Ticket
+from edgegpt.serving.request import RequestHandle
 
 Overload = Literal["reject", "queue", "preempt", "latest"]
 
 _NEVER: Final = float("inf")
 
 
-class RequestQueue:
+class Scheduler:
     """One request at work and up to queue_depth that wait, by priority and then by age.
 
     A request that comes while none is at work is never refused. While one is, `overload` decides:
@@ -35,16 +35,16 @@ class RequestQueue:
             raise ConfigError(f"queue_depth must be a whole number of at least 0, got {depth!r}")
         self._overload = overload
         self._depth = depth
-        self.running: Ticket | None = None
-        self._waiting: list[Ticket] = []  # in the order in which they will run
-        self._successor: Ticket | None = None  # the first of them, when it ended the one at work
+        self.running: RequestHandle | None = None
+        self._waiting: list[RequestHandle] = []  # in the order in which they will run
+        self._successor: RequestHandle | None = None  # the first of them, when it ended the one at work
         self.next_deadline = _NEVER
 
     def __len__(self) -> int:
         """Number of requests that wait."""
         return len(self._waiting)
 
-    def offer(self, ticket: Ticket) -> list[Ticket]:
+    def offer(self, ticket: RequestHandle) -> list[RequestHandle]:
         """Take in a request; those whose place it takes, of which only `running` is still in here.
 
         Raises:
@@ -61,7 +61,7 @@ class RequestQueue:
                 self._keep([ticket, *(other for other in self._waiting if other is not holder)])
                 self._successor = ticket
                 return [holder]
-        replaced: list[Ticket] = []
+        replaced: list[RequestHandle] = []
         if self._overload == "latest":
             replaced = [t for t in self._waiting if t.request.priority <= ticket.request.priority]
         kept = [t for t in self._waiting if t not in replaced]
@@ -79,25 +79,25 @@ class RequestQueue:
         self.running = self._waiting[0] if self._waiting else None
         self._keep(self._waiting[1:])
 
-    def remove(self, ticket: Ticket) -> bool:
+    def remove(self, ticket: RequestHandle) -> bool:
         """Take out a request that waits; whether it did."""
         waited = ticket in self._waiting
         self._keep([other for other in self._waiting if other is not ticket])
         return waited
 
-    def remove_expired(self, now: float) -> list[Ticket]:
+    def remove_expired(self, now: float) -> list[RequestHandle]:
         """Take out those that wait and whose deadline has passed."""
         expired = [ticket for ticket in self._waiting if ticket.request.deadline <= now]
         self._keep([ticket for ticket in self._waiting if ticket.request.deadline > now])
         return expired
 
-    def remove_waiting(self) -> list[Ticket]:
+    def remove_waiting(self) -> list[RequestHandle]:
         """Take out all that wait."""
         waiting = self._waiting
         self._keep([])
         return waiting
 
-    def _keep(self, waiting: list[Ticket]) -> None:
+    def _keep(self, waiting: list[RequestHandle]) -> None:
         self._waiting = waiting
         if self._successor not in waiting:
             self._successor = None

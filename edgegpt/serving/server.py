@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Final
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError, PromptError, short_cause
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError, PromptError, first_line
 from edgegpt.runtime.generator import TextGenerator
 from edgegpt.runtime.ort_backend import return_free_memory
-from edgegpt.runtime.reply import FinishReason, Piece
+from edgegpt.runtime.reply import FinishReason, TextChunk
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.stream import Stream
-from edgegpt.serving.request import Outcome, Request, Ticket, call_safely
-from edgegpt.serving.scheduler import Overload, RequestQueue
+from edgegpt.serving.request import Outcome, Request, RequestHandle, call_safely
+from edgegpt.serving.scheduler import Overload, Scheduler
 from edgegpt.serving.sessions import SessionStore
 from edgegpt.serving.stats import ServerStatistics, State, Tally
 
@@ -91,7 +91,7 @@ class _Flag(threading.Event):
 class GenerationServer:
     """Answers requests one after another on a thread of its own; any thread may submit.
 
-    Who waits, who is refused and who makes room for whom: `RequestQueue`. Named sessions, and how long
+    Who waits, who is refused and who makes room for whom: `Scheduler`. Named sessions, and how long
     they stay: `SessionStore`. A turn that failed, was cancelled or preempted leaves its session as it
     was, and deactivation leaves all sessions.
 
@@ -125,11 +125,11 @@ class GenerationServer:
             ConfigError: an option is outside its range.
         """
         self.generator = generator
-        self._queue = RequestQueue(overload, queue_depth)
+        self._queue = Scheduler(overload, queue_depth)
         self._sessions = SessionStore(generator, max_bytes=session_bytes, ttl_s=session_ttl_s)
         self._tally = Tally()
         self._state: State = "active" if active else "inactive"
-        self._ended: list[tuple[Ticket, FinishReason]] = []  # while they waited; not yet told
+        self._ended: list[tuple[RequestHandle, FinishReason]] = []  # while they waited; not yet told
         self._asleep = False
         self._changed = threading.Condition(threading.Lock())  # guards everything above
         self._thread = threading.Thread(target=self._work, name="edgegpt-engine", daemon=True)
@@ -142,9 +142,9 @@ class GenerationServer:
         *,
         session: str = "",
         priority: int = 0,
-        on_piece: Callable[[Piece], object] | None = None,
+        on_piece: Callable[[TextChunk], object] | None = None,
         arrived: float | None = None,
-    ) -> Ticket:
+    ) -> RequestHandle:
         """Ask for an answer.
 
         Args:
@@ -172,7 +172,7 @@ class GenerationServer:
             flag = _Flag(self._tell_ended)
             stream = self.generator.stream(prompt, params, cancel=flag, arrived=arrived)
             request = Request(prompt, params, session, priority, arrived)
-            ticket = Ticket(request, stream, flag, on_piece, self._withdraw)
+            ticket = RequestHandle(request, stream, flag, on_piece, self._withdraw)
             with self._changed:
                 self._refuse_unless_active()
                 for other in self._queue.offer(ticket):
@@ -256,13 +256,13 @@ class GenerationServer:
         if self._state != "active":
             raise NotActiveError(f"the server is {self._state} and takes no requests")
 
-    def _end(self, ticket: Ticket, error: EdgeGPTError | None) -> None:
+    def _end(self, ticket: RequestHandle, error: EdgeGPTError | None) -> None:
         """End a request at work, or one that is out of the queue already; with the lock held."""
         ticket.end(error)
         if ticket is not self._queue.running:
             self._ended.append((ticket, "cancelled"))
 
-    def _withdraw(self, ticket: Ticket) -> None:
+    def _withdraw(self, ticket: RequestHandle) -> None:
         with self._changed:
             if self._queue.remove(ticket) or ticket is self._queue.running:
                 self._end(ticket, None)
@@ -322,7 +322,7 @@ class GenerationServer:
             self._tell(ticket, outcome, stream)
         return True
 
-    def _answer(self, ticket: Ticket) -> tuple[Outcome, Stream | None]:
+    def _answer(self, ticket: RequestHandle) -> tuple[Outcome, Stream | None]:
         request, stream, error = ticket.request, None, None
         if ticket.ending:
             return Outcome(request.unread_reply("cancelled"), ticket.ended_by), None
@@ -343,7 +343,7 @@ class GenerationServer:
             error = e
         except Exception as e:
             _LOG.exception("a request failed in a way that nobody expected")
-            error = EngineError(f"the request failed: {short_cause(e)}")
+            error = EngineError(f"the request failed: {first_line(e)}")
         reply = None if stream is None else stream.reply
         if reply is None:
             reply = request.unread_reply("error")
@@ -363,7 +363,7 @@ class GenerationServer:
             reply = ticket.request.unread_reply(reason)
             self._tell(ticket, Outcome(reply, ticket.ended_by), None)
 
-    def _tell(self, ticket: Ticket, outcome: Outcome, stream: Stream | None) -> None:
+    def _tell(self, ticket: RequestHandle, outcome: Outcome, stream: Stream | None) -> None:
         with self._changed:
             self._tally.ended(ticket.request, outcome, () if stream is None else stream.token_seconds)
         ticket.finish(outcome)

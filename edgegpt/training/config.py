@@ -7,8 +7,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from edgegpt.config.messages import listed
-from edgegpt.config.model import ModelConfig, mistakes_in
-from edgegpt.config.schema import MISTAKES, load_yaml
+from edgegpt.config.model import ModelConfig, problems_in
+from edgegpt.config.schema import PROBLEMS, load_yaml
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -22,8 +22,8 @@ def _model(value: object) -> ModelConfig | str:
         return value
     if not isinstance(value, dict):
         raise PydanticCustomError("model", "must be `key: value` lines or the path of a .yaml with them")
-    if found := mistakes_in(value, inside="model."):
-        raise PydanticCustomError(MISTAKES, "{sentences}", {"sentences": listed(found), MISTAKES: found})
+    if found := problems_in(value, inside="model."):
+        raise PydanticCustomError(PROBLEMS, "{sentences}", {"sentences": listed(found), PROBLEMS: found})
     return ModelConfig(**value)
 
 

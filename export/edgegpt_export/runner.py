@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
-from edgegpt.errors import VerificationError, short_cause
+from edgegpt.errors import VerificationError, first_line
 from edgegpt.runtime.self_check import kl
 from edgegpt_export.evidence import Row
 
@@ -102,7 +102,7 @@ def _running(ids: Ids, start: int) -> Iterator[None]:
     except Exception as e:  # onnxruntime raises several kinds, some of them private
         batch, new = ids.shape
         raise VerificationError(
-            f"the graph does not run on {new} tokens after {start} (batch {batch}): {short_cause(e)}"
+            f"the graph does not run on {new} tokens after {start} (batch {batch}): {first_line(e)}"
         ) from e
 
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 from edgegpt import __version__, contract
-from edgegpt.accounting import parameter_shapes
 from edgegpt.config.model import ModelConfig
 from edgegpt.contract import past_names, present_names
 from edgegpt.quantization import block_size, matrices, recipe
@@ -216,7 +215,7 @@ def write_random_file(path: Path, config: ModelConfig, precision: str) -> None:
         ConfigError: head_dim is not a multiple of 8.
     """
     bits, shapes = recipe(config, precision), matrices(config)
-    weights = RandomWeights(parameter_shapes(config))
+    weights = RandomWeights(config.parameter_shapes())
 
     def pack(name: str, few: int) -> Quantised:
         return random_packed(shapes[name], few, weights.rng)

@@ -9,7 +9,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgegpt.errors import ConfigError, EdgeGPTError, short_cause
+from edgegpt.errors import ConfigError, EdgeGPTError, first_line
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.serving.scheduler import Overload
 from edgegpt_ros.convert import params_of
@@ -219,7 +219,7 @@ class Parameters:
             if any(parameter.name in _ENTRIES for parameter in parameters):
                 self._on_change()
         except Exception as error:  # raised here it would end the executor's spin
-            self._node.get_logger().error(f"the parameters were set but do not count: {short_cause(error)}")
+            self._node.get_logger().error(f"the parameters were set but do not count: {first_line(error)}")
 
     def _note_pairs(self) -> None:
         self._problems.pop("", None)

@@ -7,9 +7,9 @@ from typing import Any, Final
 from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError, short_cause
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError, first_line
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.serving.request import Ticket
+from edgegpt.serving.request import RequestHandle
 from edgegpt.serving.server import GenerationServer
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
@@ -61,7 +61,7 @@ class Requests:
         request: Any,
         on_end: Callable[[Answer], None],
         on_chunk: Callable[[TokenChunk], None] | None = None,
-    ) -> Ticket | None:
+    ) -> RequestHandle | None:
         """Begin a request; its ticket, or None when it was refused.
 
         Args:
@@ -119,7 +119,7 @@ class Requests:
             return None
         except Exception as error:
             self._logger.error(f"request {request_id} failed in a way that nobody expected: {error!r}")
-            end(refusal(EngineError(f"the request failed: {short_cause(error)}")))
+            end(refusal(EngineError(f"the request failed: {first_line(error)}")))
             return None
         ticket.add_done_callback(lambda ticket: end(answer_of(ticket.outcome())))
         return ticket
