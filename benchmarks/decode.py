@@ -24,11 +24,9 @@ import torch
 import transformers
 from gpt2_twin import gpt2_twin
 
-from edgegpt.config.model import ModelConfig
-from edgegpt.model.gpt import GPT
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.ort_backend import open_session
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.config import ModelConfig
+from edgegpt.model import GPT
+from edgegpt.runtime import Engine, SamplingParams, open_session
 from edgegpt_export import build_engine_graph
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "models"

@@ -3,7 +3,7 @@
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT
 
 
 def gpt2_twin(model: GPT) -> GPT2LMHeadModel:

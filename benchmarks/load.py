@@ -31,9 +31,8 @@ def resident() -> tuple[float, float]:
 
 def child(path: str) -> None:
     """Open one file and print what it took, as JSON."""
-    from edgegpt.config.model import ModelConfig
-    from edgegpt.runtime.engine import Engine
-    from edgegpt.runtime.ort_backend import open_session
+    from edgegpt.config import ModelConfig
+    from edgegpt.runtime import Engine, open_session
 
     config = ModelConfig.from_yaml(Path(path).parent / "config.yaml")
     before = resident()
@@ -56,7 +55,7 @@ def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
     import onnx
     import onnxruntime as ort
 
-    from edgegpt.config.model import ModelConfig
+    from edgegpt.config import ModelConfig
     from edgegpt.quantization import recipe
     from edgegpt_export.graph import build_engine_graph
 

@@ -21,15 +21,12 @@ from datetime import date
 from pathlib import Path
 
 from edgegpt.accounting import parameter_count
-from edgegpt.budget.format import threads_text, versions_text
+from edgegpt.budget import threads_text, versions_text
 from edgegpt.cli.progress import steps
-from edgegpt.config.model import ModelConfig
-from edgegpt.measure.machine import this_machine
-from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import BURST, MeasureSpec
-from edgegpt.prediction.predict import Predictor, caveats
-from edgegpt.prediction.target import Target
-from edgegpt.profiling.profile import profile_board
+from edgegpt.config import ModelConfig
+from edgegpt.measure import BURST, MeasureSpec, measure_process, this_machine
+from edgegpt.prediction import Predictor, Target, caveats
+from edgegpt.profiling import profile_board
 from edgegpt_export import synthetic
 from edgegpt_export.synthetic import write_random_file
 

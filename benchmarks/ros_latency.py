@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import edgegpt  # noqa: E402
-from edgegpt.runtime.reply import percentile  # noqa: E402
+from edgegpt.runtime import percentile  # noqa: E402
 from tests.ros.generator_process import GeneratorProcess  # noqa: E402
 from tests.ros.peer import Peer, until  # noqa: E402
 from tests.ros.workspace import environment, own_domain  # noqa: E402

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgegpt import SamplingParams
-from edgegpt.runtime.sampling import new_rng, sample
+from edgegpt.runtime import new_rng, sample
 
 CASES = {
     "greedy": SamplingParams(temperature=0.0),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import DataError
 from edgegpt.tokenizer import Tokenizer
 

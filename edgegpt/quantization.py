@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Final
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 
 Recipe = Mapping[str, int]  # bits by name of the matrix: 4, 8, or 32 for float32
 

@@ -9,17 +9,17 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from edgegpt.budget.budget import Budget
-from edgegpt.config.model import ModelConfig
+from edgegpt.budget import Budget
+from edgegpt.config import ModelConfig
 from edgegpt.files import write_text
-from edgegpt.prediction.target import Target
+from edgegpt.prediction import Target
 
 FOLDER: Final = Path("configs/schemas")
 
 
 def schemas() -> dict[str, str]:
     """File name and text of every JSON Schema."""
-    from edgegpt.training.config import RunConfig
+    from edgegpt.training import RunConfig
 
     classes: dict[str, type] = {
         "model": ModelConfig,

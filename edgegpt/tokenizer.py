@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
-from tokenizers import Tokenizer as _Tokenizer
+from tokenizers import Regex, Tokenizer as _Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from edgegpt.errors import TokenizerError, first_line
 

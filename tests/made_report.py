@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from made_figures import FIGURES as MADE
-from made_figures import MACHINE
+from made_figures import FIGURES as MADE, MACHINE
 
 from edgegpt.budget.budget import Budget
 from edgegpt.budget.check import Check

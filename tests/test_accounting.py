@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TINY
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgegpt.accounting import (

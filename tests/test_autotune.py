@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tiny_files import tiny_file
 
 import edgegpt

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from made_figures import MACHINE
 
-from edgegpt.budget import check as check_module
-from edgegpt.budget import memory
+from edgegpt.budget import check as check_module, memory
 from edgegpt.budget.budget import Budget
 from edgegpt.budget.check import Check, check_file, check_json
 from edgegpt.budget.format import remarks
@@ -26,6 +25,7 @@ from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import this_machine
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import STEADY_REQUESTS, MeasureSpec, ProcessResult
+from edgegpt.profiling import profile_board
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.runtime import ort_backend
 from edgegpt_export import export_checkpoint

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
 from edgegpt.budget.verdict import Estimate, Verdict, judge

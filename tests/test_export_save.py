@@ -18,8 +18,7 @@ from edgegpt.errors import (
 from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import read_metadata
-from edgegpt_export import export as exporting
-from edgegpt_export import export_checkpoint, verify_file, write
+from edgegpt_export import export as exporting, export_checkpoint, verify_file, write
 
 
 @pytest.fixture

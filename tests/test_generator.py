@@ -1,8 +1,7 @@
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scripted import GREEDY, Script, greedy
 from tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from edgegpt import contract
-from edgegpt.budget import check as check_module
-from edgegpt.budget import memory
+from edgegpt.budget import check as check_module, memory
 from edgegpt.budget.budget import Budget
 from edgegpt.budget.check import check_file
 from edgegpt.budget.memory import RUNTIME_BYTES, check_memory, least_bytes

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 from conftest import TINY
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from edgegpt.errors import DataError, EdgeGPTError
 from edgegpt.quantization import FLOAT, matrices, possible_bits, recipe, weight_bytes

@@ -9,8 +9,7 @@ import onnxruntime as ort
 import pytest
 from conftest import random_gpt
 from graphs import random_ids, session_of, small, torch_logits
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import edgegpt
 from edgegpt.errors import ArtifactError, CheckpointError

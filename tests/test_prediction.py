@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_target import TARGET
 
 from edgegpt import contract

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_figures import FIGURES, MACHINE
 from made_target import TARGET
 
@@ -17,8 +16,7 @@ import edgegpt
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.prediction.cost_model import OpCosts
-from edgegpt.profiling import profile as profile_module
-from edgegpt.profiling import timing
+from edgegpt.profiling import profile as profile_module, timing
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.elementwise import measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls

@@ -3,8 +3,7 @@
 import numpy as np
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
 from edgegpt.quantization import block_size, is_padded, matrix_bytes

@@ -19,8 +19,7 @@ from PIL import Image
 from edgegpt.budget.budget import Board, Budget, FirstTokenLatency
 from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
-from edgegpt.report.html import page as html_of
-from edgegpt.report.html import times
+from edgegpt.report.html import page as html_of, times
 from edgegpt.runtime.self_check import Number
 from edgegpt_export import export_checkpoint
 

@@ -1,8 +1,7 @@
 import threading
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from edgegpt.errors import ConfigError, OverloadedError
 from edgegpt.runtime.sampling import SamplingParams

@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     MinPLogitsWarper,

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError, DataError, TrainingError

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from edgegpt.budget.verdict import AT_LEAST, Estimate, Row, Verdict, judge, rows
 

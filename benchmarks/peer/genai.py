@@ -18,7 +18,7 @@ from peer.folder import checkpoint_path
 
 
 def prepare(folder: Path, variant: str) -> None:
-    from edgegpt.config.model import ModelConfig
+    from edgegpt.config import ModelConfig
     from peer.genai_config import genai_config
     from peer.ours import engine_file
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from edgegpt import contract
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 
 
 def genai_config(config: ModelConfig, filename: str) -> dict[str, Any]:

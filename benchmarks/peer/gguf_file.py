@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType as Type
 from gguf.quants import quantize
 from numpy.typing import NDArray
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 
 Array = NDArray[np.float32]
 

@@ -15,7 +15,7 @@ def twin_folder(folder: Path) -> Path:
     """The saved twin, made once."""
     home = folder / "transformers"
     if not home.exists():
-        from edgegpt.model.checkpoint import load_checkpoint
+        from edgegpt.model import load_checkpoint
 
         gpt2_twin(load_checkpoint(checkpoint_path(folder)).model).save_pretrained(home)
     return home

@@ -23,7 +23,7 @@ def _silent(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
 def prepare(folder: Path, variant: str) -> None:
     from safetensors.numpy import load_file
 
-    from edgegpt.config.model import ModelConfig
+    from edgegpt.config import ModelConfig
     from peer.gguf_file import write_gguf
 
     checkpoint = checkpoint_path(folder)

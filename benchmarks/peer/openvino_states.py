@@ -17,7 +17,7 @@ from peer.folder import checkpoint_path
 
 
 def prepare(folder: Path, variant: str) -> None:
-    from edgegpt.config.model import ModelConfig
+    from edgegpt.config import ModelConfig
     from edgegpt_export import export_checkpoint
 
     portable = folder / "portable.onnx"

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime import Engine, SamplingParams, open_artifact
 from peer.engine import Burst, Logits, Peer, logits_of, timed
 from peer.folder import checkpoint_path
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgegpt.measure.machine import this_machine
+from edgegpt.measure import this_machine
 from peer.measure import PREFILL, Result
 from peer.roster import version
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from edgegpt.config.model import ModelConfig
-from edgegpt.model.checkpoint import save_checkpoint
-from edgegpt.model.gpt import GPT
+from edgegpt.config import ModelConfig
+from edgegpt.model import GPT, save_checkpoint
 from edgegpt.tokenizer import Tokenizer
 from peer.folder import Shape, checkpoint_path, write_shape
 

@@ -14,12 +14,8 @@ from typing import Any, Final
 
 from edgegpt.autotune.choose import PairedComparison, Ratio
 from edgegpt.errors import MeasureError
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.measure.worker import Progress, run_job
-from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.measure import Distribution, Progress, first_token_ms, random_ids, run_job, token_ms
+from edgegpt.runtime import PREFILL_CHUNK, Engine, Tuning, open_artifact
 from edgegpt.system import memory, moment
 
 PROMPT: Final = 128  # tokens, or as many as fit

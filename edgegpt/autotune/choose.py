@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.runtime import PREFILL_CHUNK, Tuning
 
 
 class Ratio(BaseModel):

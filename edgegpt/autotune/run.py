@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.autotune.choose import Choice, PairedComparison, choose
-from edgegpt.measure.machine import Machine, this_machine
-from edgegpt.measure.noise import measured_noise
-from edgegpt.measure.process import run_child
-from edgegpt.runtime import tuning
-from edgegpt.runtime.artifact import file_identity
+from edgegpt.measure import Machine, measured_noise, run_child, this_machine
+from edgegpt.runtime import file_identity, tuning
 
 SECONDS: Final = 3.0
 _EVERY: Final = 8  # up to so many threads every number is tried

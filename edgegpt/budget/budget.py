@@ -9,9 +9,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from edgegpt.config.messages import nearest
-from edgegpt.config.schema import AtLeastOne, Count, Positive, Share, Text, parse_model
-from edgegpt.config.yaml_reader import read_bytes
+from edgegpt.config import AtLeastOne, Count, Positive, Share, Text, nearest, parse_model, read_bytes
 
 _SAME: Final = {"arm64": "aarch64", "AMD64": "x86_64", "ARM64": "aarch64"}  # names on macOS and Windows
 

@@ -24,17 +24,21 @@ from edgegpt.budget.sample_size import (
     held_limits,
 )
 from edgegpt.budget.verdict import Estimate, Row, Verdict, rows
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import DataError, MeasureError
 from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
 from edgegpt.files import is_stream
-from edgegpt.measure.machine import Machine, this_machine
-from edgegpt.measure.noise import load_noise, measured_noise
-from edgegpt.measure.process import check_threads, measure_process
-from edgegpt.measure.spec import MeasureSpec, ProcessResult
-from edgegpt.runtime.artifact import ArtifactSummary, summarize_artifact
-from edgegpt.runtime.evaluation import evaluate
-from edgegpt.runtime.generator import load
+from edgegpt.measure import (
+    Machine,
+    MeasureSpec,
+    ProcessResult,
+    check_threads,
+    load_noise,
+    measure_process,
+    measured_noise,
+    this_machine,
+)
+from edgegpt.runtime import ArtifactSummary, evaluate, load, summarize_artifact
 from edgegpt.tokenizer import Tokenizer
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core

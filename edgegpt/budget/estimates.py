@@ -20,9 +20,7 @@ import numpy as np
 
 from edgegpt.budget.verdict import Estimate
 from edgegpt.errors import MeasureError
-from edgegpt.measure.distribution import Distribution, Interval
-from edgegpt.measure.noise import DISTURBED_PERCENT
-from edgegpt.measure.spec import STEADY_REQUESTS, ProcessResult
+from edgegpt.measure import DISTURBED_PERCENT, STEADY_REQUESTS, Distribution, Interval, ProcessResult
 
 # With six, the smallest and the largest enclose the true median with 97 %; with five, with 94 % only.
 LEAST_PROCESSES: Final = 6

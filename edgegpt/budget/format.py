@@ -6,7 +6,7 @@ from math import isinf
 from typing import TYPE_CHECKING, Final
 
 from edgegpt.budget.verdict import Row
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
     from edgegpt.budget.check import Check

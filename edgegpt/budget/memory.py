@@ -6,10 +6,10 @@ from typing import Final
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.budget.budget import Board
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError, MeasureError
-from edgegpt.measure.machine import available_memory_bytes
-from edgegpt.runtime.onnx_file import beside_its_data, read_metadata
+from edgegpt.measure import available_memory_bytes
+from edgegpt.runtime import beside_its_data, read_metadata
 
 # Python, numpy and onnxruntime without any model: 51 MB on x86-64 (configs/targets/). Builds for other
 # processors were not measured, so a fifth is left to them.

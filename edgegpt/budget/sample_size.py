@@ -7,9 +7,7 @@ from typing import Final
 
 from edgegpt.budget.budget import Board, Budget
 from edgegpt.budget.verdict import Row, rounded_up
-from edgegpt.measure.distribution import P99_SAMPLES
-from edgegpt.measure.machine import Machine
-from edgegpt.measure.spec import MOST_TIMES, STEADY_REQUESTS, MeasureSpec, ProcessResult
+from edgegpt.measure import MOST_TIMES, P99_SAMPLES, STEADY_REQUESTS, Machine, MeasureSpec, ProcessResult
 
 MOST_SECONDS: Final = 3600  # of measuring times in one process
 _COUNTED: Final = {"parameters", "artifact_mb", "kv_cache_mb", "accuracy"}  # for which no process is needed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import RenderableType
 
-from edgegpt.budget.format import threads_text, versions_text
+from edgegpt.budget import threads_text, versions_text
 from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import (
     FileArgument,
@@ -24,12 +24,10 @@ from edgegpt.cli.output import (
 )
 from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError, needs
-from edgegpt.measure.bench import INSIDE
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import INSIDE, quietness
 
 if TYPE_CHECKING:
-    from edgegpt.measure.bench import Bench
-    from edgegpt.measure.distribution import Distribution
+    from edgegpt.measure import Bench, Distribution
     from edgegpt.system import Memory
 
 _SUFFIXES = (".png", ".svg", ".pdf")
@@ -48,19 +46,18 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure a file in fresh processes: first token, further tokens, load time, memory, bandwidth."""
-    from edgegpt.measure.bench import run_bench as measure
-    from edgegpt.measure.spec import MeasureSpec
+    from edgegpt.measure import MeasureSpec, run_bench as measure
 
     if plot is not None:
         check_out_file("--plot", plot, _SUFFIXES)
         with needs("report"):
-            from edgegpt.measure.plot import save_plot
+            from edgegpt.measure import save_plot
     with measuring(visible=not as_json) as on_progress:
         result = measure(
             file, MeasureSpec(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
         )
     if as_json:
-        from edgegpt.measure.bench import bench_json
+        from edgegpt.measure import bench_json
 
         print_json(bench_json(result))
     else:

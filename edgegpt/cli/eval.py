@@ -21,8 +21,7 @@ def eval_(
     from rich.progress import track
 
     from edgegpt.examples import read_jsonl
-    from edgegpt.runtime.evaluation import evaluate
-    from edgegpt.runtime.generator import load
+    from edgegpt.runtime import evaluate, load
 
     pairs = read_jsonl(data)
     generator = load(file, threads=threads)

@@ -13,12 +13,11 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from edgegpt.accounting import Account, account
-from edgegpt.budget.format import threads_text
+from edgegpt.budget import threads_text
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.prediction.predict import Prediction, Predictor, caveats
-from edgegpt.prediction.target import Target
+from edgegpt.prediction import Prediction, Predictor, Target, caveats
 from edgegpt.quantization import PRECISIONS
 
 

@@ -13,26 +13,19 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 
-from edgegpt.budget.format import threads_text
-from edgegpt.budget.verdict import plain
+from edgegpt.budget import plain, threads_text
 from edgegpt.cli.options import check_out_file, out_file, schema_comment
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError, needs
-from edgegpt.measure.noise import quietness
-from edgegpt.planner.infeasible import describe
-from edgegpt.planner.planner import PlanResult
-from edgegpt.planner.scaling import TOKENS_PER_PARAMETER
-from edgegpt.prediction.predict import caveats
+from edgegpt.measure import quietness
+from edgegpt.planner import TOKENS_PER_PARAMETER, PlanResult, describe
+from edgegpt.prediction import caveats
 
 if TYPE_CHECKING:
-    from edgegpt.measure.machine import Machine
-    from edgegpt.planner.finalists import Finalist, FinalistCheck
-    from edgegpt.planner.limits import PlanLimits
-    from edgegpt.planner.planner import PlanResult
-    from edgegpt.planner.search import RankedCandidate
-    from edgegpt.planner.space import Space
-    from edgegpt.prediction.target import Target
+    from edgegpt.measure import Machine
+    from edgegpt.planner import Finalist, FinalistCheck, PlanLimits, PlanResult, RankedCandidate, Space
+    from edgegpt.prediction import Target
 
 
 def plan(
@@ -64,13 +57,10 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Find the strongest models that a budget allows, before any is trained."""
-    from edgegpt.budget.budget import Budget
-    from edgegpt.measure.machine import this_machine
-    from edgegpt.planner.finalists import prove
-    from edgegpt.planner.limits import prompt_tokens_of
-    from edgegpt.planner.planner import plan_models as search
-    from edgegpt.planner.space import space_of
-    from edgegpt.prediction.target import Target
+    from edgegpt.budget import Budget
+    from edgegpt.measure import this_machine
+    from edgegpt.planner import plan_models as search, prompt_tokens_of, prove, space_of
+    from edgegpt.prediction import Target
 
     if out is not None:
         check_out_file("--out", out, (".yaml", ".yml"))
@@ -111,7 +101,7 @@ def plan(
         )
     if out is not None:
         from edgegpt.files import write_text
-        from edgegpt.planner.planner import model_yaml
+        from edgegpt.planner import model_yaml
 
         write_text(out, schema_comment(out, "model") + model_yaml(planned, proof.chosen, board))
         stderr.print(f"Written: {out}")
@@ -132,13 +122,13 @@ def _finalists(
     planned: "PlanResult", target: "Target | None", n: int, on_step: Callable[[str], None], before: "Machine"
 ) -> "Iterable[Finalist]":
     """Measured where the target is this machine, so that its promise can be kept here."""
-    from edgegpt.prediction.predict import is_here
+    from edgegpt.prediction import is_here
 
     if target is None or not n or not is_here(target):
         return ()
     with needs("plan"):
         from edgegpt_export.synthetic import write_random_file
-    from edgegpt.planner.finalists import measure_finalists
+    from edgegpt.planner import measure_finalists
 
     return measure_finalists(
         planned.found.best[:n], planned.limits, target.threads, write_random_file, on_step, before=before

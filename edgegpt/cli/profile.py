@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.budget.format import threads_text
+from edgegpt.budget import threads_text
 from edgegpt.cli.options import check_out_file, out_file, schema_comment
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import MeasureError, needs
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.prediction.target import Target
+    from edgegpt.prediction import Target
 
 
 def profile(
@@ -33,7 +33,7 @@ def profile(
         from edgegpt_export import synthetic
         from edgegpt_export.synthetic import write_random_file
     from edgegpt.files import write_text
-    from edgegpt.profiling.profile import profile_board as measure
+    from edgegpt.profiling import profile_board as measure
 
     with steps() as on_step:
         target = measure(

@@ -9,10 +9,10 @@ from edgegpt.cli.options import check_name, check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.report.report import Report
+    from edgegpt.report import Report
 
 
 def report(
@@ -49,8 +49,8 @@ def report(
         if given is not None:
             check_name(option, given)
     with needs("report"):
-        from edgegpt.report.html import save_page
-    from edgegpt.report.report import gather, report_json
+        from edgegpt.report import save_page
+    from edgegpt.report import gather, report_json
 
     with steps() as on_step:
         made = gather(

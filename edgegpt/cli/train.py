@@ -12,7 +12,7 @@ from edgegpt.cli.output import JsonOption, stderr
 from edgegpt.errors import needs
 
 if TYPE_CHECKING:
-    from edgegpt.training.loop import Progress
+    from edgegpt.training import Progress
 
 
 def train(
@@ -22,9 +22,7 @@ def train(
 ) -> None:
     """Train a model from JSONL pairs, text, or the project's generator of robot commands."""
     with needs("train"):
-        from edgegpt.training.config import RunConfig
-        from edgegpt.training.loop import STATE
-        from edgegpt.training.loop import train as train_run
+        from edgegpt.training import STATE, RunConfig, train as train_run
 
     run = RunConfig.from_yaml(run_file)
     with ExitStack() as stack:

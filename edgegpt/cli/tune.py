@@ -8,11 +8,10 @@ import typer
 
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
 from edgegpt.cli.progress import measuring
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.autotune.choose import PairedComparison, Ratio
-    from edgegpt.autotune.run import Autotuned
+    from edgegpt.autotune import Autotuned, PairedComparison, Ratio
 
 
 def tune(
@@ -34,7 +33,7 @@ def tune(
     One thread that sleeps while it waits is the rule; more are taken only where they are faster by a
     tenth beyond doubt, since a robot's other programs want the cores.
     """
-    from edgegpt.autotune.run import autotune
+    from edgegpt.autotune import autotune
 
     with measuring(visible=not as_json) as on_progress:
         result = autotune(file, allow_spinning=allow_spinning, seconds=seconds, on_progress=on_progress)
@@ -45,8 +44,8 @@ def tune(
 
 
 def _print(result: "Autotuned") -> None:
-    from edgegpt.budget.format import versions_text
-    from edgegpt.runtime.tuning import PREFILL_CHUNK
+    from edgegpt.budget import versions_text
+    from edgegpt.runtime import PREFILL_CHUNK
 
     machine, first = result.machine, result.duels[0]
     cores = f"{machine.available_cores} of {machine.cores} cores"
@@ -99,7 +98,7 @@ def _memory(duel: "PairedComparison") -> str:
 
 
 def _json(result: "Autotuned") -> dict[str, Any]:
-    from edgegpt.autotune.choose import MARGIN
+    from edgegpt.autotune import MARGIN
 
     return {
         "path": result.path,

@@ -13,7 +13,7 @@ from edgegpt.measure.machine import Machine, this_machine
 from edgegpt.measure.noise import load_noise, measured_noise
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
-from edgegpt.runtime.onnx_file import File, read_file
+from edgegpt.runtime import File, read_file
 
 PROCESSES: Final = 3  # a process may be lucky or unlucky in where its memory lies
 

@@ -37,7 +37,7 @@ from edgegpt.measure.spec import (  # noqa: E402
 )
 from edgegpt.measure.timing import MS, Rounds  # noqa: E402
 from edgegpt.measure.worker import Progress, run_job  # noqa: E402
-from edgegpt.runtime.sampling import SamplingParams, new_rng, sample  # noqa: E402
+from edgegpt.runtime import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
 _PARTS = 50  # samples of what is measured beside the engine
@@ -134,7 +134,7 @@ def _draw(engine: edgegpt.Engine) -> Distribution:
 
 def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
     from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth  # not before memory is known
-    from edgegpt.runtime.onnx_file import read_file
+    from edgegpt.runtime import read_file
 
     beyond, model = beyond_cache_bytes(), read_file(path).bytes
     return read_bandwidth(beyond, threads), read_bandwidth(min(model, beyond), threads)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgegpt.measure.timing import random_ids
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime import Engine, SamplingParams
 from edgegpt.system import memory
 
 _LONGEST_PROMPT: Final = 64

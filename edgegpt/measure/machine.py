@@ -8,9 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from edgegpt.system import allowed_cpus, available_cores, cpu_name, meminfo_bytes, system_text
-from edgegpt.system import available_memory_bytes as available_memory_bytes
-from edgegpt.system import cgroup_quota as cgroup_quota
+from edgegpt.system import (
+    allowed_cpus,
+    available_cores,
+    available_memory_bytes as available_memory_bytes,
+    cgroup_quota as cgroup_quota,
+    cpu_name,
+    meminfo_bytes,
+    system_text,
+)
 
 _CPU0: Final = Path("/sys/devices/system/cpu/cpu0")
 _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3}

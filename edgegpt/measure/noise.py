@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from edgegpt.measure.machine import Machine
-from edgegpt.runtime.reply import percentile
+from edgegpt.runtime import percentile
 
 # Share of its time that a process was ready to run while other work had its core, from which on its slow
 # samples are the machine's: a wait is as long as ten tokens of a small model.

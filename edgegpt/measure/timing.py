@@ -16,10 +16,7 @@ from typing import Final
 from edgegpt.errors import MeasureError
 from edgegpt.measure.spec import MIN_ROUNDS, MOST_TIMES, MeasureSpec
 from edgegpt.measure.worker import Progress
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.kv_cache import KVCache
-from edgegpt.runtime.reply import percentile
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime import Engine, KVCache, SamplingParams, percentile
 from edgegpt.system import moment
 
 MS: Final = 1000.0

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 
 KeyValue = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, n_kv_head, P, head_dim)
 

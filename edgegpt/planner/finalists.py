@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from edgegpt.budget.verdict import plain, rounded_up
-from edgegpt.config.model import ModelConfig
+from edgegpt.budget import plain, rounded_up
+from edgegpt.config import ModelConfig
 from edgegpt.errors import BudgetError, MeasureError
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import Machine, available_memory_bytes, this_machine
-from edgegpt.measure.noise import measured_noise
-from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import MeasureSpec, ProcessResult
+from edgegpt.measure import (
+    Distribution,
+    Machine,
+    MeasureSpec,
+    ProcessResult,
+    available_memory_bytes,
+    measure_process,
+    measured_noise,
+    this_machine,
+)
 from edgegpt.planner.infeasible import describe
 from edgegpt.planner.limits import PlanLimits, broken
 from edgegpt.planner.planner import PlanResult

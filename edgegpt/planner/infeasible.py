@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edgegpt.budget.budget import Budget
-from edgegpt.budget.verdict import plain, rounded_up
+from edgegpt.budget import Budget, plain, rounded_up
 from edgegpt.planner.limits import PlanLimits, broken
 from edgegpt.planner.search import Nearest, RankedCandidate
 from edgegpt.planner.space import Space

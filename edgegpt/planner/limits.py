@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.budget.budget import Budget, FirstTokenLatency
-from edgegpt.budget.memory import RUNTIME_BYTES
+from edgegpt.budget import RUNTIME_BYTES, Budget, FirstTokenLatency
 from edgegpt.errors import ConfigError
 from edgegpt.planner.space import Candidate
-from edgegpt.prediction.predict import Predictor, artifact_mb
-from edgegpt.prediction.target import Target
+from edgegpt.prediction import Predictor, Target, artifact_mb
 
 _COUNTED: Final = ("parameters", "artifact_mb", "kv_cache_mb")
 _ALWAYS: Final = (*_COUNTED, "peak_rss_mb")

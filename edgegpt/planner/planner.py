@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from edgegpt.budget.budget import Budget
+from edgegpt.budget import Budget
 from edgegpt.errors import ConfigError, ImpossibleBudgetError
 from edgegpt.planner.infeasible import describe, impossible, impossible_json
 from edgegpt.planner.limits import PlanLimits, limits_of
@@ -24,7 +24,7 @@ from edgegpt.planner.search import (
     search_range,
 )
 from edgegpt.planner.space import Space
-from edgegpt.prediction.target import Target
+from edgegpt.prediction import Target
 
 KEEP: Final = 10
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 
 _N_C, _ALPHA = 8.8e13, 0.076
 

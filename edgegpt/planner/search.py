@@ -10,8 +10,7 @@ from typing import Any
 from edgegpt.planner.limits import PlanLimits, broken, counted, predicted
 from edgegpt.planner.scaling import expected_loss
 from edgegpt.planner.space import Candidate, Space
-from edgegpt.prediction.predict import Predictor
-from edgegpt.prediction.target import Target
+from edgegpt.prediction import Predictor, Target
 
 
 @dataclass(frozen=True)

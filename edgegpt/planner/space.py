@@ -5,7 +5,7 @@ from itertools import product
 from typing import Final
 
 from edgegpt.accounting import account
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.planner.scaling import block_parameters, right_vocabularies
 from edgegpt.quantization import PRECISIONS

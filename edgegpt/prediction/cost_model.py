@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.prediction.target import Attention, CacheStreaming, Call, Calls, Line, Nodes, Product, Streaming
 from edgegpt.quantization import BITS, FLOAT, Recipe, block_size, matrix_bytes, weight_bytes_per_token
-from edgegpt.runtime.tuning import PREFILL_CHUNK
+from edgegpt.runtime import PREFILL_CHUNK
 
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows that are wanted

@@ -14,9 +14,9 @@ from typing import Final
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.measure.machine import this_machine
+from edgegpt.measure import this_machine
 from edgegpt.prediction.cost_model import CallCosts, ModelWork, OpCosts
 from edgegpt.prediction.target import PerMb, Target, TargetMachine
 from edgegpt.quantization import recipe, weight_bytes

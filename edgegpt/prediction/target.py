@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from edgegpt.config.schema import Measured, NonNegative, SmallCount, Text, load_yaml
-from edgegpt.measure.machine import Machine
+from edgegpt.config import Measured, NonNegative, SmallCount, Text, load_yaml
+from edgegpt.measure import Machine
 
 Bits = Literal[4, 8, 32]
 

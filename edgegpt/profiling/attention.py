@@ -6,12 +6,11 @@ from typing import Final
 import numpy as np
 
 from edgegpt.contract import past_names, present_names
-from edgegpt.prediction.cost_model import Curve
-from edgegpt.prediction.target import Attention, CacheStreaming
+from edgegpt.prediction import Attention, CacheStreaming, Curve
 from edgegpt.profiling.graphs import Graphs, Run, bound
 from edgegpt.profiling.matmul import TOKENS, above_near, largest_working_set_mb
 from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
-from edgegpt.runtime.ort_backend import open_session
+from edgegpt.runtime import open_session
 
 _LAYERS: Final = 2
 _HEADS: Final = ((2, 32), (8, 32), (4, 64), (12, 64))  # n_head, head_dim

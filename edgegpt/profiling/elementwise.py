@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from edgegpt.prediction.target import Line, Nodes
+from edgegpt.prediction import Line, Nodes
 from edgegpt.profiling.graphs import Graphs, Run, rows
 from edgegpt.profiling.timing import fastest_us, fit
-from edgegpt.runtime.ort_backend import open_session
+from edgegpt.runtime import open_session
 
 _N: Final = 32  # nodes of a graph
 _WIDTHS: Final = (64, 256, 1024)

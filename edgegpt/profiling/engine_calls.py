@@ -9,19 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from edgegpt.config.model import ModelConfig
-from edgegpt.measure.spec import BURST
-from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
-from edgegpt.prediction.cost_model import ModelWork, OpCosts
-from edgegpt.prediction.target import Call, Calls, Line
+from edgegpt.config import ModelConfig
+from edgegpt.measure import BURST, first_token_ms, random_ids, token_ms
+from edgegpt.prediction import Call, Calls, Line, ModelWork, OpCosts
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.profiling.timing import fastest_us, fit
 from edgegpt.quantization import PRECISIONS, recipe
-from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.kv_cache import KVCache
-from edgegpt.runtime.reply import percentile
-from edgegpt.runtime.sampling import SamplingParams, new_rng, sample
+from edgegpt.runtime import Engine, KVCache, SamplingParams, new_rng, open_artifact, percentile, sample
 
 _MODELS: Final = ((16, 2, 1), (16, 2, 8), (128, 4, 4), (256, 8, 4))  # n_embd, n_head, n_layer
 _VOCAB_SIZE: Final = 512

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 
 # Writes an engine file of a config with random weights: path, config, precision.
 WriteFile = Callable[[Path, ModelConfig, str], None]

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import MeasureError
-from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import MeasureSpec, ProcessResult
-from edgegpt.prediction.cost_model import CallCosts, ModelWork
-from edgegpt.prediction.target import Load, Memory, PerMb, PerPrecision
+from edgegpt.measure import MeasureSpec, ProcessResult, measure_process
+from edgegpt.prediction import CallCosts, Load, Memory, ModelWork, PerMb, PerPrecision
 from edgegpt.profiling.graphs import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 

@@ -7,12 +7,17 @@ from datetime import date
 from typing import Final
 
 from edgegpt.errors import MeasureError
-from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
-from edgegpt.measure.machine import Machine, available_memory_bytes, this_machine
-from edgegpt.measure.noise import load_noise, measured_noise
-from edgegpt.measure.process import check_threads
-from edgegpt.prediction.cost_model import CallCosts, OpCosts
-from edgegpt.prediction.target import Bandwidth, Target, TargetMachine
+from edgegpt.measure import (
+    Machine,
+    available_memory_bytes,
+    beyond_cache_bytes,
+    check_threads,
+    load_noise,
+    measured_noise,
+    read_bandwidth,
+    this_machine,
+)
+from edgegpt.prediction import Bandwidth, CallCosts, OpCosts, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.elementwise import measure_call_us, measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls
@@ -20,7 +25,7 @@ from edgegpt.profiling.graphs import Graphs, WriteFile, rows
 from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.profiling.timing import median_us
-from edgegpt.runtime.ort_backend import open_session
+from edgegpt.runtime import open_session
 from edgegpt.system import moment
 
 OnStep = Callable[[str], None]

@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from edgegpt.measure.bandwidth import beyond_cache_bytes
-from edgegpt.measure.spec import BURST
+from edgegpt.measure import BURST, beyond_cache_bytes
 
 Key = TypeVar("Key")
 

@@ -8,16 +8,27 @@ from typing import Final
 
 import pytest
 
-from edgegpt.budget.budget import Budget, limit_names
-from edgegpt.budget.check import SECONDS, Check, check_file, check_seconds
-from edgegpt.budget.estimates import of_samples
-from edgegpt.budget.format import doubt, sentence
-from edgegpt.budget.sample_size import SecondsOption, board_limits, held_limits
-from edgegpt.budget.verdict import Row, Verdict, rows
-from edgegpt.config.messages import nearest
+from edgegpt.budget import (
+    SECONDS,
+    Budget,
+    Check,
+    Row,
+    SecondsOption,
+    Verdict,
+    board_limits,
+    check_file,
+    check_seconds,
+    doubt,
+    held_limits,
+    limit_names,
+    of_samples,
+    rows,
+    sentence,
+)
+from edgegpt.config import nearest
 from edgegpt.errors import BudgetError, EdgeGPTError
-from edgegpt.measure.machine import Machine, this_machine
-from edgegpt.runtime.artifact import file_identity
+from edgegpt.measure import Machine, this_machine
+from edgegpt.runtime import file_identity
 
 _OPTION: Final = SecondsOption("--edgegpt-seconds")
 

@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from edgegpt.budget.format import HEADER, cells, remarks, threads_text, versions_text
-from edgegpt.budget.verdict import Verdict
+from edgegpt.budget import HEADER, Verdict, cells, remarks, threads_text, versions_text
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError, needs
 from edgegpt.pytest_plugin.fixture import BudgetSession, row_properties, skip_unmeasured
-from edgegpt.runtime.artifact import Artifact, open_artifact
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.self_check import (
+from edgegpt.runtime import (
+    Artifact,
+    Engine,
     causality,
     differing_tokens,
     evidence_limit,
+    open_artifact,
     parity_failures,
     parity_summary,
     stepwise,

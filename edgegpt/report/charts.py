@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
-from edgegpt.measure.spec import ProcessResult
+from edgegpt.measure import ProcessResult, draw_first_token, draw_tail, draw_token
 from edgegpt.report.facts import Weights
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point, Roof, Roofline

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from edgegpt import contract
 from edgegpt.accounting import WeightBytes, account, kv_cache_bytes, parameter_count
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.quantization import (
     AUTO,
@@ -24,9 +24,7 @@ from edgegpt.quantization import (
     recipe,
     weight_bytes,
 )
-from edgegpt.runtime.artifact import Artifact
-from edgegpt.runtime.onnx_file import file_sha256, read_metadata
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime import Artifact, SamplingParams, file_sha256, read_metadata
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,9 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from edgegpt.budget import format
-from edgegpt.budget.verdict import Row, Verdict
+from edgegpt.budget import Row, Verdict, format
 from edgegpt.files import write_text
-from edgegpt.measure.bench import INSIDE
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import INSIDE, Distribution, quietness
 from edgegpt.report.charts import charts
 from edgegpt.report.facts import kind_of
 from edgegpt.report.report import Report

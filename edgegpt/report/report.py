@@ -12,23 +12,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgegpt.budget.budget import Budget
-from edgegpt.budget.check import Check, check_file, check_fit, check_json
-from edgegpt.budget.format import sentence
-from edgegpt.budget.memory import check_memory
-from edgegpt.config.schema import parse_model
-from edgegpt.config.yaml_reader import read_bytes
+from edgegpt.budget import Budget, Check, check_file, check_fit, check_json, check_memory, sentence
+from edgegpt.config import parse_model, read_bytes
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.bench import Bench, bench_json, run_bench
-from edgegpt.measure.machine import Machine, this_machine
-from edgegpt.measure.process import check_threads
-from edgegpt.measure.spec import MeasureSpec
-from edgegpt.prediction.target import Target
+from edgegpt.measure import Bench, Machine, MeasureSpec, bench_json, check_threads, run_bench, this_machine
+from edgegpt.prediction import Target
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, Weights, read_facts, read_weights
 from edgegpt.report.roofline import Point, Predicted, Roofline, predict, roofline
-from edgegpt.runtime.artifact import file_identity, open_artifact
-from edgegpt.runtime.self_check import Evidence, Number, read_evidence, repeat
+from edgegpt.runtime import Evidence, Number, file_identity, open_artifact, read_evidence, repeat
 
 OnStep = Callable[[str], None]
 

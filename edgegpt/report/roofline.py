@@ -14,16 +14,14 @@ from math import inf, log
 import numpy as np
 
 from edgegpt.accounting import account
-from edgegpt.budget.format import threads_text
-from edgegpt.config.model import ModelConfig
+from edgegpt.budget import threads_text
+from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
-from edgegpt.measure.bench import Bench
-from edgegpt.prediction.cost_model import ModelWork, OpCosts
-from edgegpt.prediction.predict import Predictor, caveats, is_here
-from edgegpt.prediction.target import Target
+from edgegpt.measure import Bench
+from edgegpt.prediction import ModelWork, OpCosts, Predictor, Target, caveats, is_here
 from edgegpt.quantization import AUTO, matrices
 from edgegpt.report.facts import Facts, Weights
-from edgegpt.runtime.tuning import PREFILL_CHUNK
+from edgegpt.runtime import PREFILL_CHUNK
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import onnxruntime as ort
 
 from edgegpt import contract  # before any other module that imports onnxruntime
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError, first_line
 from edgegpt.quantization import AUTO, PRECISIONS
 from edgegpt.runtime import ort_backend, tuning

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, first_line
 from edgegpt.runtime.fair_lock import FairLock
 from edgegpt.runtime.kv_cache import KVCache

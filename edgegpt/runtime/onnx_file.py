@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 
 from edgegpt import contract
 from edgegpt.accounting import parameter_count
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.quantization import Recipe, recipe, weight_bytes_per_token
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
-from edgegpt.errors import EdgeGPTError
-
 # A ticket ends with them, so they can be had from here too.
-from edgegpt.errors import NotActiveError as NotActiveError
-from edgegpt.errors import OverloadedError as OverloadedError
-from edgegpt.errors import PreemptedError as PreemptedError
-from edgegpt.runtime.reply import FinishReason, Reply, TextChunk, Timing, Usage
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.runtime.stream import Stream
+from edgegpt.errors import (
+    EdgeGPTError,
+    NotActiveError as NotActiveError,
+    OverloadedError as OverloadedError,
+    PreemptedError as PreemptedError,
+)
+from edgegpt.runtime import FinishReason, Reply, SamplingParams, Stream, TextChunk, Timing, Usage
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

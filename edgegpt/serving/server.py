@@ -11,11 +11,7 @@ from time import perf_counter, sleep
 from typing import Final
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError, PromptError, first_line
-from edgegpt.runtime.generator import TextGenerator
-from edgegpt.runtime.ort_backend import return_free_memory
-from edgegpt.runtime.reply import FinishReason, TextChunk
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.runtime.stream import Stream
+from edgegpt.runtime import FinishReason, SamplingParams, Stream, TextChunk, TextGenerator, return_free_memory
 from edgegpt.serving.request import Outcome, Request, RequestHandle, call_safely
 from edgegpt.serving.scheduler import Overload, Scheduler
 from edgegpt.serving.sessions import SessionStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
-from edgegpt.runtime.generator import Session, TextGenerator
+from edgegpt.runtime import Session, TextGenerator
 
 
 @dataclass

@@ -16,7 +16,7 @@ from edgegpt.errors import (
     SessionError,
     TokenizerError,
 )
-from edgegpt.runtime.reply import percentile
+from edgegpt.runtime import percentile
 from edgegpt.serving.request import Outcome, Request
 
 LAST_REQUESTS: Final = 1000

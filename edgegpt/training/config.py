@@ -6,9 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from edgegpt.config.messages import listed
-from edgegpt.config.model import ModelConfig, problems_in
-from edgegpt.config.schema import PROBLEMS, load_yaml
+from edgegpt.config import PROBLEMS, ModelConfig, listed, load_yaml, problems_in
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

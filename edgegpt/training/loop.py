@@ -23,12 +23,11 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from torch.nn import functional as F
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import TrainingError
 from edgegpt.examples import Pair
 from edgegpt.files import atomic_write
-from edgegpt.model.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT, WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.config import RunConfig
 from edgegpt.training.dataset import IGNORE, Dataset, Example, Ints, batches, collate, encode, read_examples

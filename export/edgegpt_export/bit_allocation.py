@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.errors import EdgeGPTError
 from edgegpt.quantization import FLOAT, Recipe, matrices, matrix_bytes, recipe, weight_bytes
 from edgegpt_export.calibration import Sensitivities

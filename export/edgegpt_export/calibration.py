@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from edgegpt.errors import CheckpointError
-from edgegpt.model.checkpoint import Checkpoint
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT, Checkpoint
 from edgegpt.quantization import FLOAT, matrices, possible_bits
 from edgegpt_export.block_quant import dequantise
 from edgegpt_export.graph import CacheScales, Pack

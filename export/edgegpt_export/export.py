@@ -15,9 +15,9 @@ from onnx import ModelProto
 
 from edgegpt.contract import ENGINE, EVIDENCE_BYTES, META_EVIDENCE, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
-from edgegpt.model.checkpoint import Checkpoint, load_checkpoint
+from edgegpt.model import Checkpoint, load_checkpoint
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
-from edgegpt.runtime.ort_backend import open_session
+from edgegpt.runtime import open_session
 from edgegpt_export.bit_allocation import Quantisation, preset, smallest_recipe, within_bytes, within_kl
 from edgegpt_export.calibration import (
     Sensitivities,

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past_names, present_names
 from edgegpt.errors import CheckpointError, ConfigError
 from edgegpt.quantization import FLOAT, Recipe, block_size, recipe

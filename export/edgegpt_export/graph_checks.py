@@ -6,10 +6,9 @@ from typing import Final
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.contract import PORTABLE
-from edgegpt.quantization import AUTO, FLOAT, Recipe, recipe
-from edgegpt.quantization import weight_bytes as stored_bytes
+from edgegpt.quantization import AUTO, FLOAT, Recipe, recipe, weight_bytes as stored_bytes
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.graph import PACKED
 

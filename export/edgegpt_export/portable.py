@@ -17,7 +17,7 @@ from torch.export import Dim
 
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import EdgeGPTError
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT
 from edgegpt_export.calibration import eval_mode
 
 _PREFIX: Final = "model."  # of parameter names, from the attribute of _Flat

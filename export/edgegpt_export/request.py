@@ -10,15 +10,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.config.messages import nearest
-from edgegpt.config.yaml_reader import read_yaml
+from edgegpt.config import nearest, read_yaml
 from edgegpt.contract import ENGINE, KV_CACHES, PORTABLE
 from edgegpt.errors import ArtifactError, ConfigError, EdgeGPTError, SamplingError
 from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
-from edgegpt.model.checkpoint import Checkpoint
+from edgegpt.model import Checkpoint
 from edgegpt.quantization import AUTO, PRECISIONS
-from edgegpt.runtime.ort_backend import check_file_name
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime import SamplingParams, check_file_name
 
 MB = 1e6
 

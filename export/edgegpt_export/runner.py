@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import VerificationError, first_line
-from edgegpt.runtime.self_check import kl
+from edgegpt.runtime import kl
 from edgegpt_export.evidence import Row
 
 Ids = NDArray[np.int64]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 from edgegpt import __version__, contract
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.contract import past_names, present_names
 from edgegpt.quantization import block_size, matrices, recipe
 from edgegpt.tokenizer import MIN_VOCAB_SIZE, Tokenizer

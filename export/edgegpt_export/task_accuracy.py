@@ -5,11 +5,8 @@ from collections.abc import Callable
 import onnxruntime as ort
 
 from edgegpt.examples import Pair
-from edgegpt.model.checkpoint import Checkpoint
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.evaluation import evaluate
-from edgegpt.runtime.generator import TextGenerator
-from edgegpt.runtime.ort_backend import open_session
+from edgegpt.model import Checkpoint
+from edgegpt.runtime import Engine, TextGenerator, evaluate, open_session
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.evidence import Check
 from edgegpt_export.graph import build_engine_graph

@@ -17,13 +17,12 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
-from edgegpt.model.checkpoint import Checkpoint, load_checkpoint
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT, Checkpoint, load_checkpoint
 from edgegpt.quantization import BITS, Recipe, matrices, recipe
-from edgegpt.runtime.artifact import Artifact, open_artifact
+from edgegpt.runtime import Artifact, open_artifact
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.calibration import eval_mode
 from edgegpt_export.evidence import Check, Evidence, Limits, Row

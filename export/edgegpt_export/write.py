@@ -26,11 +26,11 @@ import onnxruntime
 from onnx import ModelProto, TensorProto
 
 from edgegpt import __version__, contract
-from edgegpt.runtime.onnx_file import file_sha256, metadata_entry
+from edgegpt.runtime import file_sha256, metadata_entry
 from edgegpt_export.bit_allocation import Quantisation
 
 if TYPE_CHECKING:
-    from edgegpt.model.checkpoint import Checkpoint
+    from edgegpt.model import Checkpoint
 
 _ALIGNMENT: Final = 4096  # a tensor begins on a page of its own, so that it can be mapped
 # Requests to end that would end the process at once; Windows has no SIGHUP.

@@ -5,7 +5,7 @@ from time import perf_counter
 
 from edgegpt_msgs.msg import TokenChunk
 
-from edgegpt.runtime.reply import TextChunk
+from edgegpt.runtime import TextChunk
 from edgegpt_ros.wire import wire
 
 

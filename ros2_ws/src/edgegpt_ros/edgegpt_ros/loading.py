@@ -10,14 +10,12 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 import edgegpt
 from edgegpt.accounting import parameter_count
 from edgegpt.errors import ConfigError
-from edgegpt.runtime.artifact import Artifact, open_artifact
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.generator import TextGenerator
+from edgegpt.runtime import Artifact, Engine, TextGenerator, open_artifact
 from edgegpt_ros.resident import peak_rss_bytes
 from edgegpt_ros.wire import wire
 
 if TYPE_CHECKING:
-    from edgegpt.budget.budget import Budget
+    from edgegpt.budget import Budget
 
 _MB = 1e6
 
@@ -58,7 +56,7 @@ def load_model(
 
 
 def _read_budget(path: str) -> "Budget":
-    from edgegpt.budget.budget import (
+    from edgegpt.budget import (
         Budget,  # brings pydantic, 16 MB, which a node without a budget does not need
     )
 

@@ -9,7 +9,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from edgegpt.errors import ConfigError, EdgeGPTError, first_line
-from edgegpt.serving.server import GenerationServer
+from edgegpt.serving import GenerationServer
 from edgegpt_ros.convert import options_of
 from edgegpt_ros.diagnostics import Diagnostics
 from edgegpt_ros.doors.complete import open_complete

@@ -10,8 +10,8 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from edgegpt.errors import ConfigError, EdgeGPTError, first_line
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.serving.scheduler import Overload
+from edgegpt.runtime import SamplingParams
+from edgegpt.serving import Overload
 from edgegpt_ros.convert import params_of
 
 # When a parameter may be changed: never, while no model is loaded, or at any time, for the next request.

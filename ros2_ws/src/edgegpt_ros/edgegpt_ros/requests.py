@@ -8,9 +8,8 @@ from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError, first_line
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.serving.request import RequestHandle
-from edgegpt.serving.server import GenerationServer
+from edgegpt.runtime import SamplingParams
+from edgegpt.serving import GenerationServer, RequestHandle
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
 

@@ -8,7 +8,7 @@ from rclpy.action import CancelResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.node import Node
 
-from edgegpt.serving.request import RequestHandle
+from edgegpt.serving import RequestHandle
 from edgegpt_ros.convert import Answer
 from edgegpt_ros.deferred import DeferredActionServer
 from edgegpt_ros.qos import BURST
