@@ -2,14 +2,11 @@
 
 Every message is one sentence that holds the offending value and the way out, so that the command
 line can print it as it is and a node can send it back over a topic.
-
-onnxruntime's errors are paragraphs; a user gets the line that says what happened.
-
-What only a workstation needs is an extra; this says which, in one sentence.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import index
 from typing import Any
 
 
@@ -101,8 +98,23 @@ class MissingExtraError(EdgeGPTError):
     """A package that only a workstation needs is not installed."""
 
 
+def whole_number(name: str, value: object, error: type[EdgeGPTError], *, least: int = 0) -> int:
+    """Return `value` as an int: a Python or numpy integer of at least `least`, and no bool.
+
+    Raises:
+        error: it is something else; the message holds `name` and the value.
+    """
+    try:
+        number = index(value)  # type: ignore[arg-type]  # what has no __index__ raises TypeError
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise error(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return number
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of an onnxruntime message, at most 120 characters of it."""
+    """Return the first line of an onnxruntime message, at most 120 characters of it."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line if len(line) <= 120 else line[:117] + "..."
 

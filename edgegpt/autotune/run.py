@@ -1,18 +1,15 @@
 """Measure a file at every number of threads that this process may use, choose, and keep the choice."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from edgegpt.autotune.choose import Choice, PairedComparison, choose
-from edgegpt.measure import Machine, measured_noise, run_child, this_machine
+from edgegpt.measure import Machine, Progress, measured_noise, run_child, this_machine
 from edgegpt.runtime import file_identity, tuning
 
 SECONDS: Final = 3.0
 _EVERY: Final = 8  # up to so many threads every number is tried
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 What a budget asks for, held against the file before a minute of measuring instead of after it.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from edgegpt.files import is_stream
 from edgegpt.measure import (
     Machine,
     MeasureSpec,
+    OnStep,
     ProcessResult,
     check_threads,
     load_noise,
@@ -42,8 +42,6 @@ from edgegpt.runtime import ArtifactSummary, evaluate, load, summarize_artifact
 from edgegpt.tokenizer import Tokenizer
 
 SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
-
-OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True)

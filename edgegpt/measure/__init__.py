@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         random_ids as random_ids,
         token_ms as token_ms,
     )
-    from edgegpt.measure.worker import Progress as Progress, run_job as run_job
+    from edgegpt.measure.worker import OnStep as OnStep, Progress as Progress, run_job as run_job
 
 __getattr__ = lazy_names(
     __name__,
@@ -72,6 +72,6 @@ __getattr__ = lazy_names(
         "process": "check_threads measure_process run_child",
         "spec": "BURST MOST_TIMES MeasureSpec ProcessResult STEADY_REQUESTS",
         "timing": "first_token_ms random_ids token_ms",
-        "worker": "Progress run_job",
+        "worker": "OnStep Progress run_job",
     },
 )

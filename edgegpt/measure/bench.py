@@ -3,7 +3,7 @@
 A bench for machines.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,10 @@ from edgegpt.measure.machine import Machine, this_machine
 from edgegpt.measure.noise import load_noise, measured_noise
 from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
+from edgegpt.measure.worker import Progress
 from edgegpt.runtime import File, read_file
 
 PROCESSES: Final = 3  # a process may be lucky or unlucky in where its memory lies
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)

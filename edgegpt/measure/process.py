@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -16,8 +15,7 @@ from edgegpt import errors
 from edgegpt.errors import EdgeGPTError, MeasureError, first_line
 from edgegpt.measure.machine import this_machine
 from edgegpt.measure.spec import MeasureSpec, ProcessResult, result_from_json
-
-Progress = Callable[[float], None]
+from edgegpt.measure.worker import Progress
 
 
 def measure_process(

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from edgegpt.errors import EdgeGPTError, MeasureError
 
-Progress = Callable[[float], None]
+Progress = Callable[[float], None]  # called with the share that is done, 0 to 1
+OnStep = Callable[[str], None]  # called with a short status message
 
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _EVERY_SECONDS: Final = 0.5  # who reads of progress needs a core, maybe the one that is measured

@@ -1,7 +1,7 @@
 """Measure this board."""
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 from edgegpt.errors import MeasureError
 from edgegpt.measure import (
     Machine,
+    OnStep,
     available_memory_bytes,
     beyond_cache_bytes,
     check_threads,
@@ -27,8 +28,6 @@ from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.profiling.timing import median_us
 from edgegpt.runtime import open_session
 from edgegpt.system import moment
-
-OnStep = Callable[[str], None]
 
 SECONDS: Final = 45.0  # of measuring times; each is timed a few times however slow it is
 

@@ -6,7 +6,6 @@ What is given beside the model, a budget and a profile: read once, and hashed as
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,14 +14,21 @@ from typing import Any
 from edgegpt.budget import Budget, Check, check_file, check_fit, check_json, check_memory, sentence
 from edgegpt.config import parse_model, read_bytes
 from edgegpt.errors import ArtifactError
-from edgegpt.measure import Bench, Machine, MeasureSpec, bench_json, check_threads, run_bench, this_machine
+from edgegpt.measure import (
+    Bench,
+    Machine,
+    MeasureSpec,
+    OnStep,
+    bench_json,
+    check_threads,
+    run_bench,
+    this_machine,
+)
 from edgegpt.prediction import Target
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, Weights, read_facts, read_weights
 from edgegpt.report.roofline import Point, Predicted, Roofline, predict, roofline
 from edgegpt.runtime import Evidence, Number, file_identity, open_artifact, read_evidence, repeat
-
-OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True)
