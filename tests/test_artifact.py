@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from tiny_files import TINY, tiny_file
+from helpers.tiny_files import TINY, tiny_file
 
 from edgegpt import contract
 from edgegpt.runtime.artifact import open_artifact

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
+from helpers.tiny_files import tiny_file
 from hypothesis import given, strategies as st
-from tiny_files import tiny_file
 
 import edgegpt
 from edgegpt.autotune.child import chunks

@@ -9,8 +9,8 @@ from pathlib import Path
 import onnxruntime
 import pytest
 import yaml
+from helpers.tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 from onnx import TensorProto, helper, save_model
-from tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 
 import edgegpt
 from edgegpt import contract

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_figures import MACHINE
+from helpers.sample_figures import MACHINE
 
 from edgegpt.budget import check as check_module, memory
 from edgegpt.budget.budget import Budget

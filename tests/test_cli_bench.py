@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_figures import FIGURES, MACHINE
+from helpers.sample_figures import FIGURES, MACHINE
+from helpers.tiny_files import tiny_file
 from rich.console import Console
-from tiny_files import tiny_file
 
 from edgegpt.cli.bench import bench_tables
 from edgegpt.cli.main import main

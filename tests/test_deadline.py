@@ -1,7 +1,7 @@
 import threading
 
 import pytest
-from scripted import Clock, Script, greedy
+from helpers.scripted import Clock, Script, greedy
 
 from edgegpt.runtime.deadline import StepLatency
 

@@ -4,7 +4,7 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from tiny_files import TINY, tiny_file, torch_greedy, torch_logits
+from helpers.tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
 from edgegpt import contract
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError

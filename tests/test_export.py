@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import random_gpt
-from graphs import SMALL, model_and_graph, small
+from helpers.graphs import SMALL, model_and_graph, small
 
 from edgegpt.errors import (
     ArtifactError,

@@ -1,9 +1,9 @@
 import threading
 
 import pytest
+from helpers.scripted import GREEDY, Script, greedy
+from helpers.tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
 from hypothesis import given, strategies as st
-from scripted import GREEDY, Script, greedy
-from tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
 from edgegpt import contract

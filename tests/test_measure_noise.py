@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from made_figures import FIGURES
+from helpers.sample_figures import FIGURES
 
 from edgegpt.measure.machine import this_machine
 from edgegpt.measure.noise import load_noise, measured_noise, quietness

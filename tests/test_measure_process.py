@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import TINY
+from helpers.tiny_files import tiny_file
 from test_artifact import NOT_FOR_A_ROBOT
-from tiny_files import tiny_file
 
 from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.measure import child, process

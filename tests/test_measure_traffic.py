@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_files import graph, metadata, write_file
+from helpers.tiny_files import graph, metadata, write_file
 
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig

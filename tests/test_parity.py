@@ -6,7 +6,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from conftest import random_gpt
-from graphs import TARGETS, engine_graph, model_and_graph, random_ids, session_of, small, torch_logits
+from helpers.graphs import TARGETS, engine_graph, model_and_graph, random_ids, session_of, small, torch_logits
 from hypothesis import given, settings, strategies as st
 
 from edgegpt.config.model import ModelConfig

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
-from family import left_after, session
-from made_target import TARGET
-from planning import SMALL, VALUES, planned
+from helpers.family import left_after, session
+from helpers.planning import SMALL, VALUES, planned
+from helpers.sample_target import TARGET
 from rich.console import Console
 
 from edgegpt.cli import plan

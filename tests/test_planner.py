@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any
 
 import pytest
+from helpers.planning import SMALL, VALUES, budget, planned
+from helpers.sample_target import TARGET
 from hypothesis import given, settings, strategies as st
-from made_target import TARGET
-from planning import SMALL, VALUES, budget, planned
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
 from edgegpt.config.model import ModelConfig
@@ -51,7 +51,7 @@ def test_of_the_same_parameters_the_shape_near_the_best_ratio_is_stronger() -> N
     assert expected_loss(deep, "fp32") < expected_loss(wide, "fp32")
 
 
-def test_few_bits_cost_what_was_measured() -> None:
+def test_int8_file_cost_what_was_measured() -> None:
     model = shape(4, 128)
     for precision, nats in PRECISION_NATS.items():
         assert expected_loss(model, precision) == pytest.approx(expected_loss(model, "fp32") + nats)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from helpers.planning import SMALL, VALUES, budget, planned
+from helpers.sample_target import TARGET
 from hypothesis import given, settings, strategies as st
-from made_target import TARGET
-from planning import SMALL, VALUES, budget, planned
 
 from edgegpt.budget.verdict import rounded_up
 from edgegpt.errors import BudgetError, ConfigError, MeasureError

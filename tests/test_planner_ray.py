@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from family import left_after, session
+from helpers.family import left_after, session
 
 from edgegpt.cli.main import main
 

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from conftest import random_gpt
-from graphs import random_ids, session_of, small, torch_logits
+from helpers.graphs import random_ids, session_of, small, torch_logits
 from hypothesis import given, settings, strategies as st
 
 import edgegpt
@@ -62,7 +62,7 @@ def test_causality_cache_and_batch_hold_at_every_precision(files, form, tiny_che
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_generation_in_few_bits_is_deterministic_and_continues_a_fork(files, form):
+def test_a_generation_in_int8_file_is_deterministic_and_continues_a_fork(files, form):
     model = edgegpt.load(files(*form))
     greedy = SamplingParams(max_new_tokens=12, temperature=0.0)
     assert model.generate("go to", greedy).text == model.generate("go to", greedy).text

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
+from helpers.sample_target import TARGET
 from hypothesis import given, strategies as st
-from made_target import TARGET
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes

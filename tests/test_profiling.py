@@ -8,9 +8,9 @@ from pathlib import Path
 
 import onnx
 import pytest
+from helpers.sample_figures import FIGURES, MACHINE
+from helpers.sample_target import TARGET
 from hypothesis import given, strategies as st
-from made_figures import FIGURES, MACHINE
-from made_target import TARGET
 
 import edgegpt
 from edgegpt.cli.main import main

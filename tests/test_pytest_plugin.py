@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_files import graph, metadata, write_file
+from helpers.tiny_files import graph, metadata, write_file
 
 from edgegpt import contract
 from edgegpt.errors import BudgetError

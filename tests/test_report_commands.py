@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import MACHINE, made_report
-from made_target import TARGET
-from page_text import Seen
+from helpers.page_text import Seen
+from helpers.sample_report import MACHINE, made_report
+from helpers.sample_target import TARGET
 
 from edgegpt.cli.main import main
 from edgegpt.report.commands import Options, commands

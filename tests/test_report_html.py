@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import NAME, made_page, made_report
-from page_text import Seen, words
+from helpers.page_text import Seen, words
+from helpers.sample_report import NAME, made_page, made_report
 
 from edgegpt.report.html import page
 

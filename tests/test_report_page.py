@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import DARK, LIGHT, ask, chromium, needs, printed, screenshot
-from made_report import MACHINE, made_bench, made_check, made_report
-from made_target import TARGET
-from page_text import words
+from helpers.browser import DARK, LIGHT, ask, chromium, needs, printed, screenshot
+from helpers.page_text import words
+from helpers.sample_report import MACHINE, made_bench, made_check, made_report
+from helpers.sample_target import TARGET
 from PIL import Image
 
 from edgegpt.budget.budget import Board, Budget, FirstTokenLatency

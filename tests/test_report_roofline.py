@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
-from made_report import around, made_bench, made_report
-from made_target import TARGET
-from page_text import words
+from helpers.page_text import words
+from helpers.sample_report import around, made_bench, made_report
+from helpers.sample_target import TARGET
 
 from edgegpt.measure.machine import this_machine
 from edgegpt.prediction.predict import Predictor

@@ -55,7 +55,9 @@ def test_it_answers_as_well_as_the_readme_says(rover_file: Path, name: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "points"), [("int8", 0.5), ("int4", 2.0)])
-def test_few_bits_cost_it_few_points(rover_file: Path, precision: str, points: float, tmp_path: Path) -> None:
+def test_int8_file_cost_it_few_points(
+    rover_file: Path, precision: str, points: float, tmp_path: Path
+) -> None:
     file = tmp_path / "rover.onnx"
     export_checkpoint(ROVER, file, precision=precision)
     for name in RUN.validation:

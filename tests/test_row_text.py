@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.sample_figures import FIGURES, MACHINE
 from hypothesis import given, strategies as st
-from made_figures import FIGURES, MACHINE
 
 from edgegpt.budget.budget import Board, Budget
 from edgegpt.budget.check import Check

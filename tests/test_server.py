@@ -1,9 +1,9 @@
 import threading
 
 import pytest
-from scripted import Clock, greedy
-from serving import ANSWER, PROMPT, SOON, Held, ended_as
-from tiny_files import tiny_file
+from helpers.scripted import Clock, greedy
+from helpers.serving import ANSWER, PROMPT, SOON, Held, ended_as
+from helpers.tiny_files import tiny_file
 
 import edgegpt
 from edgegpt.errors import EngineError, OverloadedError, PreemptedError, PromptError, TokenizerError

@@ -7,8 +7,8 @@ import time
 import weakref
 
 import pytest
-from scripted import Script, greedy
-from serving import ANSWER, PROMPT, SOON, Held, ended_as
+from helpers.scripted import Script, greedy
+from helpers.serving import ANSWER, PROMPT, SOON, Held, ended_as
 
 from edgegpt.errors import (
     ConfigError,

@@ -1,5 +1,5 @@
 import pytest
-from scripted import Script, greedy
+from helpers.scripted import Script, greedy
 
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
 from edgegpt.serving import sessions

@@ -2,8 +2,8 @@ import threading
 
 import numpy as np
 import pytest
-from scripted import GREEDY, Script, greedy
-from tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
+from helpers.scripted import GREEDY, Script, greedy
+from helpers.tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
 from edgegpt.errors import EngineError, PromptError, SessionError

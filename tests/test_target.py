@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from made_target import TARGET
+from helpers.sample_target import TARGET
 
 from edgegpt.errors import ConfigError
 from edgegpt.measure.machine import this_machine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_files import tiny_file, tokenizer, torch_greedy
+from helpers.tiny_files import tiny_file, tokenizer, torch_greedy
 
 import edgegpt
 from edgegpt import contract

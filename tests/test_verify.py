@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import random_gpt
-from graphs import SMALL, engine_graph, model_and_graph, session_of, small
+from helpers.graphs import SMALL, engine_graph, model_and_graph, session_of, small
 from onnx import TensorProto, helper, numpy_helper
 
 from edgegpt.errors import ArtifactError, CheckpointError, VerificationError

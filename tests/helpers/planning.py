@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from made_target import TARGET
-
 from edgegpt.budget.budget import Budget
 from edgegpt.planner.planner import PlanResult, plan_models
 from edgegpt.planner.space import Space
+from helpers.sample_target import TARGET
 
 # Some 200 models, smaller ones among them than edgegpt is for.
 SMALL = Space(

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from conftest import TINY
-from tiny_files import tokenizer
 
 from edgegpt.runtime import deadline, generator
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.generator import TextGenerator
 from edgegpt.runtime.sampling import SamplingParams
+from helpers.tiny_files import tokenizer
 
 GREEDY = SamplingParams(temperature=0.0)
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from made_figures import FIGURES as MADE, MACHINE
-
 from edgegpt.budget.budget import Budget
 from edgegpt.budget.check import Check
 from edgegpt.budget.verdict import Estimate, rows
@@ -22,6 +20,7 @@ from edgegpt.report.roofline import predict, roofline
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.onnx_file import read_file
 from edgegpt.runtime.self_check import Number, read_evidence
+from helpers.sample_figures import FIGURES as MADE, MACHINE
 
 # A legal name of a file that would do harm on a page that does not escape it.
 NAME = '<img src=x onerror=alert(1)> & "co" $a_b$.onnx'

@@ -2,9 +2,8 @@
 
 import threading
 
-from scripted import Script
-
 from edgegpt.serving.server import GenerationServer
+from helpers.scripted import Script
 
 PROMPT = "go"
 ANSWER = "abcdefgh"
