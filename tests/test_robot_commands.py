@@ -6,13 +6,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import jsonschema
 import pytest
-
-from edgegpt.training import robot_commands
-from edgegpt.training.robot_commands import (
+import robot_commands
+from robot_commands import (
     SPLITS,
     generate,
     numbers,
@@ -22,8 +22,8 @@ from edgegpt.training.robot_commands import (
     templates,
     words,
 )
-from edgegpt.training.robot_commands.__main__ import main
-from edgegpt.training.robot_commands.commands import TEMPLATES
+from robot_commands.__main__ import main
+from robot_commands.commands import TEMPLATES
 
 COUNT = 3000
 
@@ -81,10 +81,11 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(examples, split):
 
 
 def test_examples_do_not_depend_on_hash_randomisation():
-    code = "from edgegpt.training.robot_commands import *; print([list(generate(s, 50, 3)) for s in SPLITS])"
+    code = "from robot_commands import *; print([list(generate(s, 50, 3)) for s in SPLITS])"
     runs = {
         subprocess.run(
             [sys.executable, "-c", code],
+            cwd=Path(robot_commands.__file__).parents[1],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
+from robot_commands import generate
 from safetensors import safe_open
 
 import edgegpt
 from edgegpt.evaluation import evaluate
 from edgegpt.pairs import read_jsonl
 from edgegpt.training.loop import STATE
-from edgegpt.training.robot_commands import generate
 from edgegpt.training.run_config import RunConfig
 from edgegpt_export import export_checkpoint
 
