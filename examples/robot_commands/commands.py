@@ -4,7 +4,7 @@ import re
 from random import Random
 from typing import Any, NamedTuple
 
-from . import numbers, objects, sentences
+from . import quantities as numbers, speech as sentences, vocabulary as objects
 from .choose import pick, spread
 from .phrasings import PHRASINGS
 from .templates import parse, render, split

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from . import out_of_scope, plans, surface
+from . import out_of_scope, plans, style as surface
 from .choose import pick
 from .commands import ACTIONS, OBJECT_ACTIONS, PLANNED, Command, command
 

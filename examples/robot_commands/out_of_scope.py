@@ -7,11 +7,11 @@ decides nothing.
 from random import Random
 from typing import Any
 
-from . import numbers, objects
+from . import quantities as numbers, vocabulary as objects
 from .choose import listed, pick
 from .commands import PHRASES, tidy
 from .phrasings.requests import REQUESTS
-from .surface import is_imperative
+from .style import is_imperative
 from .templates import lines, parse, render, split
 
 CITIES = listed(

@@ -4,7 +4,7 @@ from random import Random
 
 from .choose import barred, pick
 from .commands import Command
-from .surface import capital, gerund
+from .style import capital, gerund
 
 # Joints between bars, which keep their blanks visible.
 THEN = barred(

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from .choose import listed, pick
-from .objects import NOUNS, invent
+from .vocabulary import NOUNS, invent
 from .templates import lines, parse, render
 
 LONGEST = 60

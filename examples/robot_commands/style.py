@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from .choose import listed, pick
-from .objects import TAKEN
+from .vocabulary import TAKEN
 
 CALLS = (
     "hey robot, ",
