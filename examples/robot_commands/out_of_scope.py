@@ -1,133 +1,123 @@
-"""What the robot cannot do, and what is no instruction at all: the answer is {"commands":[]}.
+"""Requests that the robot cannot carry out, and texts that are no instruction: the answer has no commands.
 
-Many of these begin like a command (pick a number, stop by the shop, turn on the lights): the first word
-decides nothing.
+Many of these begin like a command (pick a number, stop by the shop, turn on the lights), so the first
+word decides nothing.
 """
 
 from random import Random
-from typing import Any
+from typing import NamedTuple
 
-from . import quantities as numbers, vocabulary as objects
-from .choose import listed, pick
-from .commands import PHRASES, tidy
-from .phrasings.requests import REQUESTS
+from . import quantities
+from .commands import TABLES, correct_articles
+from .phrasings import REQUESTS
 from .style import is_imperative
-from .templates import lines, parse, render, split
+from .templates import choose, hold_out, parse, render, split_words
+from .vocabulary import invent_word, object_phrase
 
-CITIES = listed(
+CITIES = split_words(
     "paris london berlin rome tokyo madrid mars jupiter space heaven america africa china "
     "canada norway school work hollywood brazil india egypt antarctica texas"
 )
-PLACES = """
+ELSEWHERE = split_words("""
 moon|supermarket|airport|beach|cinema|hospital|library|park|post office|gas station
 train station|museum|gym|bakery|pharmacy|mall|zoo|church|north pole|pub|restaurant|school
 bank|swimming pool|harbour|castle|forest|mountains|desert|garden|attic|basement|balcony
 roof|dining room|laundry room|guest room|cellar|terrace|pool|barn|stable|playground|stars
 sun|city|village|farm|island|town hall|bus stop|hotel|market|toy shop|football stadium
 lake|river|street
-"""
-ELSEWHERE = tuple(place for line in lines(PLACES) for place in line.split("|"))
-PAIRS = split(REQUESTS)
+""")
+KEYBOARD_NOISE = split_words("asdf qwer sdfg jkl hjkl zxcv fghj dfg wert uiop lkj poiu aaa xxx bla blah")
+
+DIVISIONS = hold_out(REQUESTS)
+# held out -> topic -> parsed templates
 PARSED = {
-    held: {name: tuple(parse(t) for t in pair[held]) for name, pair in PAIRS.items() if pair[held]}
-    for held in (False, True)
+    held_out: {
+        topic: tuple(parse(t) for t in (division.held_out if held_out else division.train))
+        for topic, division in DIVISIONS.items()
+    }
+    for held_out in (False, True)
 }
-SMASH = (
-    "asdf",
-    "qwer",
-    "sdfg",
-    "jkl",
-    "hjkl",
-    "zxcv",
-    "fghj",
-    "dfg",
-    "wert",
-    "uiop",
-    "lkj",
-    "poiu",
-    "aaa",
-    "xxx",
-    "bla",
-    "blah",
-)
+TOPICS = split_words("near near near chores chores media media questions questions chat far")
+IMPOSSIBLE_ACTIONS = ("move", "move", "turn", "wait", "goto", "goto")
 
 
-class Fillers:
-    """Looks like a dict to render(): each slot is drawn when it is asked for."""
+class Request(NamedTuple):
+    """A request out of scope."""
 
-    def __init__(self, rng: Random):
+    text: str
+    standalone: bool  # a sentence of its own, which takes no "please"
+    imperative: bool  # "could you" may precede it
+
+
+class RequestSlots:
+    """Slots of a request, each drawn when it is asked for."""
+
+    def __init__(self, rng: Random) -> None:
         self.rng = rng
 
     def __getitem__(self, slot: str) -> str:
         rng = self.rng
         if slot == "obj":
-            return str(objects.thing(rng, False)[0])
+            return object_phrase(rng, unseen=False)[0]
         if slot == "word":
-            return objects.invent(rng, False)
+            return invent_word(rng, unseen=False)
         if slot == "spot":
-            return pick(rng, ELSEWHERE)
+            return choose(rng, ELSEWHERE)
         if slot == "city":
-            return pick(rng, CITIES)
-        value = 1 + int(rng.random() * (20 if rng.random() < 0.6 else 300))
-        return str(value) if rng.random() < 0.65 else numbers.words_for(rng, value)
+            return choose(rng, CITIES)
+        number = 1 + int(rng.random() * (20 if rng.random() < 0.6 else 300))
+        return str(number) if rng.random() < 0.65 else quantities.spelled(rng, number)
 
 
-def impossible(rng: Random, held: bool) -> str:
-    """A command the robot knows, with a quantity or a place it does not."""
-    action = pick(rng, ("move", "move", "turn", "wait", "goto", "goto"))
-    table = PHRASES["held out" if held else "train", False]
-    variant = {"turn": "any", "wait": "time", "goto": "place"}.get(action) or pick(rng, table["move"])
+def request(rng: Random, held_out: bool) -> Request:
+    """Draw a request, of held-out templates or of those for training."""
+    kind = rng.random()
+    if kind < 0.3:
+        text = impossible_command(rng, held_out)
+        return Request(text, standalone=False, imperative=is_imperative(text))
+    if kind < 0.4 and not held_out:
+        return Request(gibberish(rng), standalone=True, imperative=False)
+    templates = PARSED[held_out]
+    topic = choose(rng, [topic for topic in TOPICS if templates[topic]])
+    text = render(choose(rng, templates[topic]), RequestSlots(rng), rng)
+    text = " ".join(text.split())  # an empty option leaves two blanks
+    standalone = topic in ("chat", "questions") or text == "say"
+    return Request(text, standalone, imperative=not standalone)
+
+
+def impossible_command(rng: Random, held_out: bool) -> str:
+    """Draw a command that the robot knows, with a quantity or a place that it does not."""
+    action = choose(rng, IMPOSSIBLE_ACTIONS)
+    table = TABLES["held out" if held_out else "train", False]
+    if action == "move":
+        variant = choose(rng, table.variants["move"])
+    else:
+        variant = {"turn": "any", "wait": "time", "goto": "place"}[action]
     forward = variant == "forward" or (variant == "any" and rng.random() < 0.6)
     slots = {
         "way": "forward" if forward else "backward",
-        "dir": "forward" if forward else pick(rng, ("back", "backward", "backwards")),
-        "side": pick(rng, ("left", "right")),
-        "clock": pick(rng, ("clockwise", "counterclockwise")),
+        "dir": "forward" if forward else choose(rng, ("back", "backward", "backwards")),
+        "side": choose(rng, ("left", "right")),
+        "clock": choose(rng, ("clockwise", "counterclockwise")),
     }
     if action == "move":
-        slots["dist"] = numbers.too_far(rng)
+        slots["dist"] = quantities.too_far(rng)
     elif action == "turn":
-        slots["angle"], slots["bend"], _ = numbers.too_wide(rng)
+        slots["angle"], slots["bend"], _ = quantities.too_wide(rng)
     elif action == "wait":
-        slots["time"] = numbers.too_long(rng)
+        slots["time"] = quantities.too_long(rng)
+    elif rng.random() < 0.85:
+        slots["place"] = choose(rng, ELSEWHERE)
     else:
-        slots["place"] = pick(rng, ELSEWHERE) if rng.random() < 0.85 else objects.invent(rng, False)
-    return tidy(render(pick(rng, table[action, variant]).parts, slots, rng))
+        slots["place"] = invent_word(rng, unseen=False)
+    return correct_articles(render(choose(rng, table.phrases[action, variant]).parts, slots, rng))
 
 
 def gibberish(rng: Random) -> str:
-    """Nothing that means anything."""
-
-    def word() -> str:
-        return pick(rng, SMASH) if rng.random() < 0.3 else objects.invent(rng, False)
-
-    return " ".join([word() for _ in range(1 + int(rng.random() * 4))])
+    """Draw one to four words without meaning."""
+    return " ".join([meaningless_word(rng) for _ in range(1 + int(rng.random() * 4))])
 
 
-def request(rng: Random, held: bool) -> tuple[Any, ...]:
-    """(text, does it stand alone, is it an imperative)"""
-    kind = rng.random()
-    if kind < 0.3:
-        text = impossible(rng, held)
-        return text, False, is_imperative(text)
-    if kind < 0.4 and not held:
-        return gibberish(rng), True, False
-    table = PARSED[held]
-    weights = (
-        "near",
-        "near",
-        "near",
-        "chores",
-        "chores",
-        "media",
-        "media",
-        "questions",
-        "questions",
-        "chat",
-        "far",
-    )
-    name = pick(rng, [w for w in weights if w in table])
-    # An empty option leaves two blanks behind.
-    text = " ".join(render(pick(rng, table[name]), Fillers(rng), rng).split())
-    alone = name in ("chat", "questions") or text == "say"
-    return text, alone, not alone
+def meaningless_word(rng: Random) -> str:
+    """Draw letters typed at random, or an invented word."""
+    return choose(rng, KEYBOARD_NOISE) if rng.random() < 0.3 else invent_word(rng, unseen=False)
