@@ -5,9 +5,9 @@ A generator is a function of yours:
     def generate(split: str, count: int, seed: int) -> Iterable[tuple[str, str]]:
         ...
 
-It yields `count` pairs of prompt and completion, the same ones for the same arguments. What `split`
-means is its own affair; for one that it does not know it raises ValueError. `examples/robot_commands`
-is one.
+It yields `count` pairs of prompt and completion, the same ones for the same arguments. `split` names
+one of its sets of examples, such as train; for a name that it does not know it raises ValueError.
+`examples/robot_commands` is such a generator.
 """
 
 import importlib
@@ -62,9 +62,11 @@ def _imported(name: str, folder: Path) -> Generator:
     try:
         module = importlib.import_module(module_name)
     except Exception as e:  # a user's module raises what it likes
+        hint = (
+            f"; modules are looked for in generator_path {str(folder.resolve())!r} and among installed ones"
+        )
         raise ConfigError(
-            f"generator {name!r} cannot be imported ({_cause(e)}); its module must be in "
-            f"{folder.resolve()}, which generator_path sets, or installed"
+            f"generator {name!r} cannot be imported ({_cause(e)}){hint if isinstance(e, ImportError) else ''}"
         ) from e
     function = getattr(module, function_name or "generate", None)
     if not callable(function):
