@@ -51,7 +51,7 @@ class Parity:
         if not self.kl <= limit:  # also when it is NaN
             return f"computes something else: KL {self.kl:.1e} from edgegpt fp32, at most {limit:.0e} wanted"
         if self.own < OWN_LIMIT:
-            return f"its timed path takes other tokens than its logits say: {self.own:.0%} agree"
+            return f"its timed path and its own logits choose different tokens: {self.own:.0%} agree"
         return None
 
 
