@@ -5,6 +5,8 @@ and a program that only reads a config loads no onnxruntime.
 """
 
 import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # onnxruntime reads this when it is imported, from 1.32 on: its telemetry would write below the home
@@ -13,11 +15,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from edgegpt.config import ModelConfig
-    from edgegpt.engine import Engine
     from edgegpt.errors import EdgeGPTError
-    from edgegpt.generator import TextGenerator, load
-    from edgegpt.reply import Reply
-    from edgegpt.sampling import SamplingParams
+    from edgegpt.runtime import Engine, Reply, SamplingParams, TextGenerator, load
 
     __version__: str
 
@@ -32,30 +31,42 @@ __all__ = [
     "load",
 ]
 
-_HOME = {
-    "EdgeGPTError": "edgegpt.errors",
-    "Engine": "edgegpt.engine",
-    "ModelConfig": "edgegpt.config",
-    "Reply": "edgegpt.reply",
-    "SamplingParams": "edgegpt.sampling",
-    "TextGenerator": "edgegpt.generator",
-    "load": "edgegpt.generator",
-}
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a `__getattr__` (PEP 562) that imports a package's public names when they are first used.
+
+    Args:
+        package: the package's dotted name.
+        homes: names, separated by spaces, by the module of the package that defines them.
+    """
+    home = {name: module for module, names in homes.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{home[name]}"), name)
+        setattr(import_module(package), name, value)
+        return value
+
+    return __getattr__
+
+
+_public = lazy_names(
+    "edgegpt",
+    {
+        "config": "ModelConfig",
+        "errors": "EdgeGPTError",
+        "runtime": "Engine Reply SamplingParams TextGenerator load",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        value: Any = version("edgegpt-robot")
-    elif name in _HOME:
-        from importlib import import_module
-
-        value = getattr(import_module(_HOME[name]), name)
-    else:
-        raise AttributeError(f"module 'edgegpt' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+        return version("edgegpt-robot")
+    return _public(name)
 
 
 def __dir__() -> list[str]:

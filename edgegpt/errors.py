@@ -4,7 +4,9 @@ Every message is one sentence that holds the offending value and the way out, so
 line can print it as it is and a node can send it back over a topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from operator import index
 from typing import Any
 
 
@@ -94,3 +96,36 @@ class MeasureError(EdgeGPTError):
 
 class MissingExtraError(EdgeGPTError):
     """A package that only a workstation needs is not installed."""
+
+
+def whole_number(name: str, value: object, error: type[EdgeGPTError], *, least: int = 0) -> int:
+    """Return `value` as an int: a Python or numpy integer of at least `least`, and no bool.
+
+    Raises:
+        error: it is something else; the message holds `name` and the value.
+    """
+    try:
+        number = index(value)  # type: ignore[arg-type]  # what has no __index__ raises TypeError
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise error(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return number
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an onnxruntime message, at most 120 characters of it."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Turn a failed import inside the block into the command that installs the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        raise MissingExtraError(
+            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt-robot, "
+            f"from its repository: pip install '.[{extra}]'"
+        ) from e

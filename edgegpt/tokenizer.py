@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
-from tokenizers import Tokenizer as _Tokenizer
+from tokenizers import Regex, Tokenizer as _Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from edgegpt.errors import TokenizerError
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import TokenizerError, first_line
 
 END_OF_TEXT: Final = "<|endoftext|>"
 MIN_VOCAB_SIZE: Final = 257  # one token a byte, and END_OF_TEXT
@@ -123,7 +121,7 @@ class Tokenizer:
             raise TokenizerError(f"{source}: {e}") from e
         except Exception as e:  # the library raises bare Exception
             raise TokenizerError(
-                f"{source} is not a tokenizer.json of the tokenizers library: {short_cause(e)}"
+                f"{source} is not a tokenizer.json of the tokenizers library: {first_line(e)}"
             ) from e
 
     @classmethod
@@ -270,7 +268,7 @@ def _panics_as(what: str) -> Iterator[None]:
     except BaseException as e:
         if type(e).__name__ != "PanicException":  # its class cannot be imported
             raise
-        raise TokenizerError(f"{what}: {short_cause(e)}") from e
+        raise TokenizerError(f"{what}: {first_line(e)}") from e
 
 
 def _byte_of_character() -> dict[str, int]:

@@ -1,6 +1,8 @@
 """What the tests share: one tiny model, its tokenizer, the two as a checkpoint folder, and files of it."""
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,14 @@ from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest find
     pytest_collection_modifyitems,
     pytest_configure,
 )
+from helpers.sample_report import NAME
 from hypothesis import settings
-from made_report import NAME
 
-from edgegpt.checkpoint import save_checkpoint
-from edgegpt.config import ModelConfig
-from edgegpt.engine import Engine
-from edgegpt.generator import load
-from edgegpt.model import GPT
+from edgegpt.config.model import ModelConfig
+from edgegpt.model.checkpoint import save_checkpoint
+from edgegpt.model.gpt import GPT
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
 
@@ -50,6 +52,23 @@ def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:
             offset = 1.0 if "norm" in name and name.endswith("weight") else 0.0
             parameter.normal_(offset, scale)
     return model.eval()
+
+
+@pytest.fixture
+def refused() -> Callable[..., AbstractContextManager[None]]:
+    """`with refused(ConfigError, "n_head", 5):` expects that error, with each value in its one sentence."""
+
+    @contextmanager
+    def expect(error: type[Exception], *values: object) -> Iterator[None]:
+        with pytest.raises(error) as raised:
+            yield
+        message = str(raised.value)
+        assert message, "an error says what is wrong"
+        assert "\n" not in message
+        missing = [value for value in values if str(value) not in message]
+        assert not missing, f"{missing} not in {message!r}"
+
+    return expect
 
 
 @pytest.fixture(scope="session")
@@ -104,9 +123,9 @@ def engine(file: Path) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def few_bits(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+def int8_file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """The tiny checkpoint, exported at 8 bits."""
-    out = tmp_path_factory.mktemp("few_bits") / "int8.onnx"
+    out = tmp_path_factory.mktemp("int8_file") / "int8.onnx"
     export_checkpoint(tiny_checkpoint, out, precision="int8")
     return out
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TINY
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgegpt.accounting import (
@@ -16,13 +15,12 @@ from edgegpt.accounting import (
     activation_peak_bytes,
     kv_cache_bytes,
     parameter_count,
-    parameter_shapes,
 )
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.model import GPT
-from edgegpt.precision import PRECISIONS, recipe, weight_bytes
-from edgegpt.tuning import PREFILL_CHUNK
+from edgegpt.model.gpt import GPT
+from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
+from edgegpt.runtime.tuning import PREFILL_CHUNK
 
 MODELS = Path(__file__).parent.parent / "configs" / "models"
 
@@ -76,8 +74,8 @@ def test_every_count_is_the_modules_own(config: ModelConfig) -> None:
     module = GPT(config)
     assert parameter_count(config) == sum(p.numel() for p in module.parameters())
     shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
-    assert parameter_shapes(config) == shapes
-    assert list(parameter_shapes(config)) == list(shapes)  # in the module's order
+    assert config.parameter_shapes() == shapes
+    assert list(config.parameter_shapes()) == list(shapes)  # in the module's order
 
 
 @given(configs())
@@ -104,7 +102,7 @@ def test_the_total_is_the_sum_of_the_components(config: ModelConfig) -> None:
 
 def test_float_weights_take_four_and_two_bytes_each() -> None:
     total = account(TINY).total
-    assert total.weight_bytes.fp32 == 4 * sum(prod(shape) for shape in parameter_shapes(TINY).values())
+    assert total.weight_bytes.fp32 == 4 * sum(prod(shape) for shape in TINY.parameter_shapes().values())
     assert total.weight_bytes.fp16 == 2 * total.parameters
 
 

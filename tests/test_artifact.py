@@ -3,11 +3,11 @@ import subprocess
 import sys
 
 import pytest
-from tiny_files import TINY, tiny_file
+from helpers.tiny_files import TINY, tiny_file
 
 from edgegpt import contract
-from edgegpt.artifact import open_artifact
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.sampling import SamplingParams
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_robots_process_loads_little_beside_numpy_onnxruntime_and_tokenizers(f
     )
     result = run(modules + answers + "print(*sys.modules.keys() - before)", file, ORT_DISABLE_TELEMETRY=1)
     loaded = set(result.stdout.split())
-    assert {"edgegpt.generator", "tokenizers"} <= loaded
+    assert {"edgegpt.runtime.generator", "tokenizers"} <= loaded
     assert not loaded & NOT_FOR_A_ROBOT
 
 
@@ -80,9 +80,12 @@ def test_a_robot_writes_no_file_into_its_home(file, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("module", ["edgegpt.generator", "edgegpt.artifact", "edgegpt_export"])
+@pytest.mark.parametrize(
+    "module", ["edgegpt.runtime.generator", "edgegpt.runtime.artifact", "edgegpt_export"]
+)
 def test_a_home_that_cannot_be_written_is_no_reason_for_a_word_on_stderr(file, module):
-    code = f"import sys, {module}; from edgegpt.artifact import open_artifact; open_artifact(sys.argv[1])"
+    opened = "from edgegpt.runtime.artifact import open_artifact; open_artifact(sys.argv[1])"
+    code = f"import sys, {module}; {opened}"
     result = run(code, file, HOME="/dev/null")
     assert (result.stdout, result.stderr) == ("", "")
 

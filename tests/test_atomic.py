@@ -1,4 +1,4 @@
-"""edgegpt.atomic: a file is written whole or not at all."""
+"""edgegpt.files: a file is written whole or not at all."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt.atomic import atomic_write, write_text
+from edgegpt.files import atomic_write, write_text
 
 
 def names(folder: Path) -> list[str]:

@@ -10,28 +10,26 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
-from hypothesis import given
-from hypothesis import strategies as st
-from tiny_files import tiny_file
+from helpers.tiny_files import tiny_file
+from hypothesis import given, strategies as st
 
 import edgegpt
-from edgegpt import tuning
-from edgegpt.artifact import file_identity
-from edgegpt.autotune.choice import MARGIN, choose
-from edgegpt.autotune.duel import chunks
-from edgegpt.autotune.figures import Duel, Relative
+from edgegpt.autotune.child import chunks
+from edgegpt.autotune.choose import MARGIN, PairedComparison, Ratio, choose
 from edgegpt.autotune.run import autotune, thread_counts
 from edgegpt.cli.main import main
 from edgegpt.errors import MeasureError
-from edgegpt.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.runtime import tuning
+from edgegpt.runtime.artifact import file_identity
+from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
 
 
-def relative(share: float, doubt: float = 0.01) -> Relative:
-    return Relative(ms=share, share=share, low=share - doubt, high=share + doubt)
+def relative(share: float, doubt: float = 0.01) -> Ratio:
+    return Ratio(ms=share, share=share, low=share - doubt, high=share + doubt)
 
 
-def duel(threads: int, token: float, prompt: dict[int, float], *, spinning: bool = False) -> Duel:
-    return Duel(
+def duel(threads: int, token: float, prompt: dict[int, float], *, spinning: bool = False) -> PairedComparison:
+    return PairedComparison(
         threads=threads,
         spinning=spinning,
         cache_fill=160,
@@ -47,7 +45,7 @@ def duel(threads: int, token: float, prompt: dict[int, float], *, spinning: bool
 ONE = duel(1, 1.0, {16: 1.3, 32: 1.1, 64: 1.0, 128: 0.95})
 
 
-def chosen(*duels: Duel) -> tuple[int, int, bool, int]:
+def chosen(*duels: PairedComparison) -> tuple[int, int, bool, int]:
     tuned = choose(duels).tuning
     return tuned.decode_threads, tuned.prefill_threads, tuned.spinning, tuned.prefill_chunk
 
@@ -110,18 +108,18 @@ def test_a_piece_of_another_length_has_to_bring_the_margin_too():
 
 def test_what_too_few_rounds_have_measured_changes_nothing():
     two = duel(2, 0.5, {64: 0.5})
-    unsure = Relative(ms=0.5, share=0.5, low=0.0, high=math.inf)
+    unsure = Ratio(ms=0.5, share=0.5, low=0.0, high=math.inf)
     unsure = two.model_copy(update={"token": unsure, "prompt": {64: unsure}})
     assert chosen(ONE, unsure) == (1, 1, False, PREFILL_CHUNK)
 
 
-def shares() -> st.SearchStrategy[Relative]:
+def shares() -> st.SearchStrategy[Ratio]:
     numbers = st.floats(0.05, 5.0)
     return st.tuples(numbers, st.floats(0.0, 0.5)).map(lambda pair: relative(pair[0], pair[0] * pair[1]))
 
 
 @st.composite
-def measured(draw: st.DrawFn) -> list[Duel]:
+def measured(draw: st.DrawFn) -> list[PairedComparison]:
     cores, lengths = draw(st.integers(1, 6)), draw(st.sampled_from([(64,), (16, 32, 64), (32, 64, 128)]))
     ways = [(n, False) for n in range(1, cores + 1)]
     ways += [(n, True) for n in range(2, cores + 1) if draw(st.booleans())]

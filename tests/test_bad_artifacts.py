@@ -9,14 +9,14 @@ from pathlib import Path
 import onnxruntime
 import pytest
 import yaml
+from helpers.tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 from onnx import TensorProto, helper, save_model
-from tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 
 import edgegpt
 from edgegpt import contract
-from edgegpt.artifact import open_artifact
 from edgegpt.cli.main import main
 from edgegpt.errors import ArtifactError, EngineError, NonFiniteLogitsError
+from edgegpt.runtime.artifact import open_artifact
 from edgegpt_export.graph import build_engine_graph
 
 

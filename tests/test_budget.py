@@ -9,8 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from edgegpt.board import Board, Figure
-from edgegpt.budget import Budget, limit_names
+from edgegpt.budget.budget import Board, Budget, Figure, limit_names
 from edgegpt.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parents[1] / "configs" / "budgets").glob("*.yaml"))

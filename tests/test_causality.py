@@ -4,10 +4,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from graphs import SMALL, TARGETS, model_and_graph, random_ids, session_of, torch_logits
+from helpers.graphs import SMALL, TARGETS, model_and_graph, random_ids, session_of, torch_logits
 from onnx import TensorProto, helper
 
-from edgegpt_export.quantisation import preset
+from edgegpt_export.bit_allocation import preset
 from edgegpt_export.runner import GrowingCache
 from edgegpt_export.verify import verify
 

@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_figures import MACHINE
+from helpers.sample_figures import MACHINE
 
-from edgegpt import check as check_module
-from edgegpt import memory_need, ort_session
-from edgegpt.budget import Budget
-from edgegpt.check import Check, check, check_json
-from edgegpt.check_plan import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
+from edgegpt.budget import check as check_module, memory
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.check import Check, check_file, check_json
+from edgegpt.budget.format import remarks
+from edgegpt.budget.sample_size import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
+from edgegpt.budget.verdict import Estimate, Verdict, rows
 from edgegpt.cli.main import app, main
 from edgegpt.errors import ArtifactError, DataError, MeasureError
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import STEADY_REQUESTS, Plan, ProcessFigures
+from edgegpt.measure.machine import this_machine
 from edgegpt.measure.process import measure_process
-from edgegpt.profiling.profile import profile
+from edgegpt.measure.spec import STEADY_REQUESTS, MeasureSpec, ProcessResult
+from edgegpt.profiling import profile_board
 from edgegpt.report.commands import CHECK_OPTION
-from edgegpt.row_text import remarks
-from edgegpt.verdict import Estimate, Verdict, rows
+from edgegpt.runtime import ort_backend
 from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
@@ -57,15 +57,15 @@ def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Pat
 
 
 @pytest.fixture(scope="module")
-def figures(file: Path) -> ProcessFigures:
-    return measure_process(file, Plan(prompts=(8,), seconds=0.0, idle_seconds=0.0))
+def figures(file: Path) -> ProcessResult:
+    return measure_process(file, MeasureSpec(prompts=(8,), seconds=0.0, idle_seconds=0.0))
 
 
 @pytest.fixture(scope="module")
 def checked(file: Path) -> Check:
     """Everything that a budget can limit, measured once."""
     (file.parent / "examples.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
-    return check(file, budget(file.parent, EVERYTHING), seconds=0.1)  # a slow machine has a whole one
+    return check_file(file, budget(file.parent, EVERYTHING), seconds=0.1)  # a slow machine has a whole one
 
 
 def budget(folder: Path, text: str) -> Budget:
@@ -127,9 +127,9 @@ def test_sizes_are_counted_without_measuring_or_loading(
         raise AssertionError("nothing is to be started")
 
     monkeypatch.setattr(check_module, "measure_process", never)
-    monkeypatch.setattr(ort_session, "open_session", never)
-    monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: 1)
-    sizes = check(file, budget(tmp_path, SIZES))
+    monkeypatch.setattr(ort_backend, "open_session", never)
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 1)
+    sizes = check_file(file, budget(tmp_path, SIZES))
     assert (sizes.processes, sizes.noise, sizes.broken) == (0, (), ())
     figures = {row.name: row.estimate.value for row in sizes.rows if row.estimate is not None}
     assert figures["kv_cache_mb"] == 2 * 2 * 48 * 32 * 4 / 1e6
@@ -139,7 +139,7 @@ def test_what_is_counted_is_checked_as_what_is_loaded(file: Path, tmp_path: Path
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes(file.read_bytes().replace(b"/blocks.0", b"/blocks.9", 1))
     with pytest.raises(ArtifactError, match="is damaged or was changed after its export"):
-        check(damaged, budget(tmp_path, SIZES))
+        check_file(damaged, budget(tmp_path, SIZES))
 
 
 @pytest.mark.parametrize(
@@ -170,18 +170,18 @@ def test_every_process_asks_other_requests(
     """The same ones would make one step of an allocator a leak in all of them."""
     seeds: list[int] = []
 
-    def remembered(path: Path, plan: Plan) -> ProcessFigures:
+    def remembered(path: Path, plan: MeasureSpec) -> ProcessResult:
         seeds.append(plan.seed)
         return measure_process(path, replace(plan, requests=1))
 
     monkeypatch.setattr(check_module, "measure_process", remembered)
-    few = check(file, budget(tmp_path, "name: x\nrss_slope_kb_per_1000: 1e9\n"))
+    few = check_file(file, budget(tmp_path, "name: x\nrss_slope_kb_per_1000: 1e9\n"))
     assert len(set(seeds)) == len(seeds) >= 6
     (sentence,) = few.advice
     assert "is of 50 requests in each process" in sentence
 
 
-def test_a_bound_that_is_missing_is_said_with_what_would_give_it(figures: ProcessFigures) -> None:
+def test_a_bound_that_is_missing_is_said_with_what_would_give_it(figures: ProcessResult) -> None:
     row = rows({"ttft_ms.p99": 1.0}, {"ttft_ms.p99": Estimate(1.0, 0.5, inf)})
     few = replace(figures, first_token={8: Distribution((1.0,) * 23)}, seconds=10.0)
     (sentence,) = advice(row, [few] * 6, SECONDS_OPTION)
@@ -220,7 +220,7 @@ def test_what_the_file_cannot_be_held_to_is_refused_before_measuring(
     (tmp_path / "long.jsonl").write_text(f"{json.dumps(good)}\n\n{json.dumps(long)}\n")
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises((DataError, MeasureError), match=sentence):
-        check(file, budget(tmp_path, f"name: x\nload_ms: 1\n{limits}\n"))
+        check_file(file, budget(tmp_path, f"name: x\nload_ms: 1\n{limits}\n"))
 
 
 @pytest.mark.parametrize(
@@ -248,19 +248,19 @@ def test_on_another_machine_than_the_budgets_board_a_check_says_that_it_proves_n
 
 
 def test_a_check_hands_on_that_this_is_not_the_board(
-    file: Path, tmp_path: Path, figures: ProcessFigures, monkeypatch: pytest.MonkeyPatch
+    file: Path, tmp_path: Path, figures: ProcessResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check_module, "measure_process", lambda *_: figures)
     made = budget(tmp_path, "name: x\nload_ms: 1e9\nboard: {description: a robot, architecture: riscv64}\n")
-    checked = check(file, made)
+    checked = check_file(file, made)
     (sentence,) = check_json(checked)["advice"]
     assert "prove nothing for a robot" in sentence
     assert f"{sentence}." in remarks(checked)
 
 
 def test_the_callers_own_work_before_is_no_load(file: Path, tmp_path: Path) -> None:
-    before = replace(machine(), load=123.0)
-    made = check(file, budget(tmp_path, SIZES), before=before)
+    before = replace(this_machine(), load=123.0)
+    made = check_file(file, budget(tmp_path, SIZES), before=before)
     assert made.machine is before
 
 
@@ -276,18 +276,18 @@ def test_a_process_that_lost_its_core_is_measured_again_and_the_least_disturbed_
         ]
         left = iter(figures)
         monkeypatch.setattr(check_module, "measure_process", lambda *_: next(left))
-        (row,) = check(file, budget(tmp_path, "name: x\nload_ms: 1\n")).rows
+        (row,) = check_file(file, budget(tmp_path, "name: x\nload_ms: 1\n")).rows
         assert row.estimate is not None
         return len(waited) - len(list(left)), (row.estimate.low, row.estimate.high)
 
-    one_process = measure_process(file, Plan(prompts=(8,), seconds=0.01, idle_seconds=0))
+    one_process = measure_process(file, MeasureSpec(prompts=(8,), seconds=0.01, idle_seconds=0))
     assert loads_of([0.0] * 12) == (6, (0.0, 5.0))
     assert loads_of([50.0, 0.0, 60.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == (8, (1.0, 7.0))
     assert loads_of([50.0] * 6 + [40.0] * 6) == (12, (6.0, 11.0))
 
 
 def test_the_measured_peak_is_held_to_the_boards_memory(
-    file: Path, tmp_path: Path, figures: ProcessFigures, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    file: Path, tmp_path: Path, figures: ProcessResult, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """As a plan does; and the reader sees that the limit is the board's and not the budget's."""
     peak = replace(figures, peak_rss_bytes=83_700_000)
@@ -298,11 +298,11 @@ def test_the_measured_peak_is_held_to_the_boards_memory(
     output = capsys.readouterr()
     assert "60 (board)" in output.out
     assert "peak_rss_mb is 83.7, the board's memory is 60" in " ".join(output.err.split())
-    held = check(file, Budget.from_yaml(path))
+    held = check_file(file, Budget.from_yaml(path))
     assert [row["limit_of"] for row in check_json(held)["limits"]] == ["budget", "board"]
-    given = check(file, budget(tmp_path, f"name: small\npeak_rss_mb: 50\n{board}"))
+    given = check_file(file, budget(tmp_path, f"name: small\npeak_rss_mb: 50\n{board}"))
     assert [(row.name, row.limit, row.of_board) for row in given.rows] == [("peak_rss_mb", 50, False)]
-    counted = check(file, budget(tmp_path, f"name: small\nparameters: 1e6\n{board}"))
+    counted = check_file(file, budget(tmp_path, f"name: small\nparameters: 1e6\n{board}"))
     assert (counted.processes, [row.name for row in counted.rows]) == (0, ["parameters"])
 
 
@@ -315,8 +315,8 @@ def test_the_commands_default_to_what_the_library_does() -> None:
 
     commands = {command.name: command.callback for command in app.registered_commands}
     for command, library, names in (
-        (commands["check"], check, ("processes", "seconds", "threads")),
-        (commands["profile"], profile, ("seconds", "threads", "name")),
+        (commands["check"], check_file, ("processes", "seconds", "threads")),
+        (commands["profile"], profile_board, ("seconds", "threads", "name")),
     ):
         assert command is not None
         for name in names:

@@ -1,4 +1,4 @@
-"""edgegpt.checkpoint: a folder goes in and out whole, and a damaged one says what is wrong with it."""
+"""edgegpt.model.checkpoint: a folder goes in and out whole, and a damaged one says what is wrong with it."""
 
 import hashlib
 import pickle
@@ -11,10 +11,10 @@ import torch
 from conftest import TINY, random_gpt
 from safetensors.torch import load_file, save_file
 
-from edgegpt import checkpoint
-from edgegpt.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.errors import CheckpointError, ConfigError, TokenizerError
-from edgegpt.model import GPT
+from edgegpt.model import checkpoint
+from edgegpt.model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, save_checkpoint
+from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
 
 

@@ -251,7 +251,7 @@ def test_a_file_of_another_checkpoint_does_not_verify(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(tiny_checkpoint, other)
-    from edgegpt.checkpoint import load_checkpoint, save_checkpoint
+    from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
 
     checkpoint = load_checkpoint(other)
     checkpoint.model.wte.weight.data[0, 0] += 1

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_figures import FIGURES, MACHINE
+from helpers.sample_figures import FIGURES, MACHINE
+from helpers.tiny_files import tiny_file
 from rich.console import Console
-from tiny_files import tiny_file
 
-from edgegpt.cli.bench_tables import bench_tables
+from edgegpt.cli.bench import bench_tables
 from edgegpt.cli.main import main
-from edgegpt.measure.bench import PROCESSES, Bench, bench
-from edgegpt.measure.bench_json import bench_json
-from edgegpt.measure.file import File
-from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import Bandwidth, Plan
+from edgegpt.measure.bench import PROCESSES, Bench, bench_json, run_bench
+from edgegpt.measure.machine import this_machine
 from edgegpt.measure.plot import draw, save_plot
+from edgegpt.measure.spec import Bandwidth, MeasureSpec
+from edgegpt.runtime.onnx_file import File
 
 Capture = pytest.CaptureFixture[str]
 
@@ -28,7 +27,7 @@ FILE = File("hand.onnx", "engine", "fp32", 1_000_000, 4_100_000, 100, 4_000_000)
 MADE = Bench(
     file=FILE,
     machine=MACHINE,
-    plan=Plan(bandwidth=True),
+    plan=MeasureSpec(bandwidth=True),
     processes=(FIGURES, replace(FIGURES, load_ms=170.0, peak_rss_bytes=64_000_000, tokenise_tokens=27)),
     first_token=FIGURES.first_token,
     token=FIGURES.token,
@@ -62,7 +61,7 @@ def test_a_token_reads_the_weights_and_what_is_in_the_cache() -> None:
 
 
 def test_a_smaller_cache_costs_the_same_for_each_token_in_it() -> None:
-    halved = replace(MADE, plan=Plan(capacity=50), processes=(replace(FIGURES, cache_bytes=500_000),))
+    halved = replace(MADE, plan=MeasureSpec(capacity=50), processes=(replace(FIGURES, cache_bytes=500_000),))
     assert halved.bytes_per_token(50) == MADE.bytes_per_token(50)
 
 
@@ -182,7 +181,9 @@ def test_bench_measures_prints_json_and_draws(tmp_path: Path, capsys: Capture) -
 def test_bench_shows_its_progress_and_takes_a_portable_file(tmp_path: Path) -> None:
     shares: list[float] = []
     file = tiny_file(tmp_path, "portable")
-    result = bench(file, Plan(seconds=0.0, idle_seconds=0.0, bandwidth=True), on_progress=shares.append)
+    result = run_bench(
+        file, MeasureSpec(seconds=0.0, idle_seconds=0.0, bandwidth=True), on_progress=shares.append
+    )
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert "portable, fp32" in shown(result)
@@ -191,7 +192,7 @@ def test_bench_shows_its_progress_and_takes_a_portable_file(tmp_path: Path) -> N
 def test_threads_that_cannot_be_are_refused(tmp_path: Path, capsys: Capture) -> None:
     file = str(tiny_file(tmp_path))
     assert "threads must be a whole number of at least 1, got 0" in refused(capsys, file, "--threads", "0")
-    beyond = machine().available_cores + 1
+    beyond = this_machine().available_cores + 1
     assert f"got {beyond}" in refused(capsys, file, "--threads", str(beyond))
 
 

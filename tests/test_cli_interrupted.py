@@ -18,12 +18,12 @@ Capture = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "work"),
     [
-        ("bench FILE", "edgegpt.measure.bench.bench"),
-        ("check FILE --budget BUDGET", "edgegpt.check.check"),
-        ("eval FILE DATA", "edgegpt.evaluation.evaluate"),
+        ("bench FILE", "edgegpt.measure.bench.run_bench"),
+        ("check FILE --budget BUDGET", "edgegpt.budget.check.check_file"),
+        ("eval FILE DATA", "edgegpt.runtime.evaluation.evaluate"),
         ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),
-        ("generate FILE hello", "edgegpt.generator.load"),
-        ("profile --out OUT/x.yaml", "edgegpt.profiling.profile.profile"),
+        ("generate FILE hello", "edgegpt.runtime.generator.load"),
+        ("profile --out OUT/x.yaml", "edgegpt.profiling.profile.profile_board"),
         ("tune FILE", "edgegpt.autotune.run.autotune"),
     ],
 )

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 from json_schemas import schemas
 
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
+from edgegpt.config.yaml_reader import parse_yaml
 from edgegpt.errors import ConfigError
-from edgegpt.yaml_file import parse_yaml
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 MODELS = sorted((CONFIGS / "models").glob("*.yaml"))

@@ -1,9 +1,9 @@
 import threading
 
 import pytest
-from scripted import Clock, Script, greedy
+from helpers.scripted import Clock, Script, greedy
 
-from edgegpt.deadline import Pace
+from edgegpt.runtime.deadline import StepLatency
 
 PROMPT = "go left"
 STEP = 0.010  # seconds that a call of the scripted model takes
@@ -105,7 +105,7 @@ def test_timing_is_read_from_the_steps(clock):
 
 
 def test_a_pace_expects_more_than_the_mean_after_an_outlier_and_forgets_it():
-    pace = Pace()
+    pace = StepLatency()
     assert pace.seconds == 0
     for _ in range(50):
         pace.note(1.0)

@@ -4,14 +4,14 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from tiny_files import TINY, tiny_file, torch_greedy, torch_logits
+from helpers.tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
 from edgegpt import contract
-from edgegpt.artifact import open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
-from edgegpt.sampling import SamplingParams, penalise_repetition
-from edgegpt.step import shared_step
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.ort_backend import bind_shared_kv
+from edgegpt.runtime.sampling import SamplingParams, penalise_repetition
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=12)
 PROMPT = [72, 5, 9, 33, 150, 7, 21]
@@ -303,7 +303,7 @@ def test_a_step_reads_and_writes_the_very_arrays_it_was_given(tmp_path):
     ids, positions = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
     logits = np.zeros((1, 1, TINY.vocab_size), np.float32)
     cache = Engine(session, TINY).new_cache()
-    step = shared_step(session, ids, positions, logits, cache.arrays)
+    step = bind_shared_kv(session, ids, positions, logits, cache.arrays)
     for position, token in enumerate(PROMPT):
         ids[0, 0], positions[0, 0] = token, position
         step()

@@ -1,20 +1,19 @@
-"""edgegpt.estimates: one figure and its interval from what several processes measured."""
+"""edgegpt.budget.estimates: one figure and its interval from what several processes measured."""
 
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from edgegpt.estimates import LEAST_PROCESSES, estimates, was_disturbed
+from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
+from edgegpt.budget.verdict import Estimate, Verdict, judge
 from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.plan import STEADY_REQUESTS, ProcessFigures
-from edgegpt.verdict import Estimate, Verdict, judge
+from edgegpt.measure.spec import STEADY_REQUESTS, ProcessResult
 
 ONE = Distribution((1.0,))
-FIGURES = ProcessFigures(
+FIGURES = ProcessResult(
     import_ms=100.0,
     load_ms=200.0,
     load_waited_ms=0.0,
@@ -40,7 +39,7 @@ FIGURES = ProcessFigures(
 times = st.floats(1e-3, 1e3)
 
 
-def processes(**each: list[Any]) -> list[ProcessFigures]:
+def processes(**each: list[Any]) -> list[ProcessResult]:
     """One a value."""
     n = len(next(iter(each.values())))
     return [replace(FIGURES, **{name: values[i] for name, values in each.items()}) for i in range(n)]

@@ -10,10 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from conftest import random_gpt
-from graphs import SMALL, model_and_graph, small
+from helpers.graphs import SMALL, model_and_graph, small
 
-from edgegpt.artifact import open_artifact
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import (
     ArtifactError,
     CheckpointError,
@@ -22,8 +20,10 @@ from edgegpt.errors import (
     SamplingError,
     VerificationError,
 )
-from edgegpt.onnx_metadata import read_metadata
-from edgegpt_export import build_engine_graph, building, export_checkpoint, verify_file
+from edgegpt.model.checkpoint import save_checkpoint
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.onnx_file import read_metadata
+from edgegpt_export import build_engine_graph, export, export_checkpoint, verify_file
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -37,8 +37,8 @@ def test_the_file_says_what_it_is(checkpoint, folder, tiny_config):
     assert list(files(folder)) == ["tiny.onnx"]
     assert metadata["edgegpt.format_version"] == "2"
     assert metadata["edgegpt.target"] == "engine"
-    assert metadata["edgegpt.precision"] == metadata["edgegpt.kv_cache"] == "fp32"
-    assert metadata["edgegpt.recipe"] == metadata["edgegpt.sampling"] == "{}"
+    assert metadata["edgegpt.precision"] == metadata["edgegpt.runtime.kv_cache"] == "fp32"
+    assert metadata["edgegpt.recipe"] == metadata["edgegpt.runtime.sampling"] == "{}"
     assert metadata["edgegpt.config"] == tiny_config.to_json()
     digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
     assert metadata["edgegpt.weights_sha256"] == digest
@@ -124,7 +124,7 @@ def test_a_miss_of_the_verification_names_the_number_and_leaves_no_file(checkpoi
         bent["head.weight"] = bent["head.weight"] * np.float32(1.01)
         return build_engine_graph(config, bent, *quantisation)
 
-    monkeypatch.setattr(building, "build_engine_graph", wrong)
+    monkeypatch.setattr(export, "build_engine_graph", wrong)
     with pytest.raises(
         VerificationError, match=r"is not made: length 1: the largest difference .* is 0\.\d+, the limit"
     ):
@@ -136,7 +136,7 @@ def test_sampling_defaults_come_from_the_checkpoint(checkpoint, folder):
     (checkpoint / "sampling.yaml").write_text('temperature: 0.0\nmax_new_tokens: 64\nstop: ["\\n"]\n')
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     artifact = open_artifact(folder / "tiny.onnx")
-    assert json.loads(read_metadata(folder / "tiny.onnx")["edgegpt.sampling"]) == {
+    assert json.loads(read_metadata(folder / "tiny.onnx")["edgegpt.runtime.sampling"]) == {
         "temperature": 0.0,
         "max_new_tokens": 64,
         "stop": ["\n"],

@@ -12,14 +12,13 @@ import pytest
 from conftest import random_gpt
 
 from edgegpt import contract
-from edgegpt.artifact import open_artifact
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import (
     ArtifactError,
 )
-from edgegpt.onnx_metadata import read_metadata
-from edgegpt_export import export as exporting
-from edgegpt_export import export_checkpoint, save, verify_file
+from edgegpt.model.checkpoint import save_checkpoint
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.onnx_file import read_metadata
+from edgegpt_export import export as exporting, export_checkpoint, verify_file, write
 
 
 @pytest.fixture
@@ -206,7 +205,7 @@ def test_data_of_an_older_large_model_goes_with_it(checkpoint, folder, monkeypat
 
 
 def test_a_failed_write_of_the_data_leaves_nothing(checkpoint, folder, weights_beside, monkeypatch):
-    monkeypatch.setattr(save, "_move_out", raising(OSError(errno.EDQUOT, "Disk quota exceeded")))
+    monkeypatch.setattr(write, "_move_out", raising(OSError(errno.EDQUOT, "Disk quota exceeded")))
     with pytest.raises(ArtifactError, match="Disk quota exceeded"):
         export_checkpoint(checkpoint, folder / "tiny.onnx")
     assert files(folder) == {}

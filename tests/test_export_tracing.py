@@ -6,7 +6,7 @@ import onnx
 import pytest
 import torch
 from conftest import random_gpt
-from graphs import SMALL, model_and_graph
+from helpers.graphs import SMALL, model_and_graph
 
 from edgegpt.errors import (
     EdgeGPTError,

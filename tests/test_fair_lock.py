@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from edgegpt.fair_lock import FairLock
+from edgegpt.runtime.fair_lock import FairLock
 
 SOON = 10  # seconds after which a test that hangs fails
 
@@ -114,7 +114,7 @@ def test_one_that_is_interrupted_while_it_waits_is_in_nobodys_way(monkeypatch, g
     holder = threading.Thread(target=hold)
     holder.start()
     assert holds.wait(SOON)
-    monkeypatch.setattr("edgegpt.fair_lock.threading", Interrupting(interrupted))
+    monkeypatch.setattr("edgegpt.runtime.fair_lock.threading", Interrupting(interrupted))
     with pytest.raises(KeyboardInterrupt):
         lock.__enter__()
     monkeypatch.undo()

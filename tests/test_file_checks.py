@@ -1,4 +1,4 @@
-"""edgegpt.file_checks: what a robot finds out about a file without PyTorch."""
+"""edgegpt.runtime.self_check: what a robot finds out about a file without PyTorch."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from helpers.tiny_files import graph, metadata, tiny_file, write_file
 from onnx import helper
-from tiny_files import graph, metadata, tiny_file, write_file
 
 from edgegpt import contract
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import ArtifactError
-from edgegpt.file_checks import (
+from edgegpt.runtime.artifact import Artifact, open_artifact
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.self_check import (
     causality,
     differing_tokens,
     evidence_limit,
@@ -122,7 +122,7 @@ def test_evidence_beyond_its_own_limits_is_a_failure(
     assert sentence in failure
 
 
-def test_weights_of_few_bits_are_judged_by_divergence_alone(tmp_path: Path) -> None:
+def test_weights_of_int8_file_are_judged_by_divergence_alone(tmp_path: Path) -> None:
     limits = {"max_abs": None, "kl": 0.01, "top1": 0.95, "consistency": 0.01, "causality": 1e-6}
     good = {"limits": limits, **row(max_abs=0.9, kl=0.009, top1=0.857)}  # one position in 7 may differ
     assert parity_failures(stamped(tmp_path, **good)) == []

@@ -1,17 +1,16 @@
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scripted import GREEDY, Script, greedy
-from tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
+from helpers.scripted import GREEDY, Script, greedy
+from helpers.tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
+from hypothesis import given, strategies as st
 
 import edgegpt
 from edgegpt import contract
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, TokenizerError
-from edgegpt.reply import percentile
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.reply import percentile
+from edgegpt.runtime.sampling import SamplingParams
 
 PROMPT = "go left"
 EMOJI = "naïve 😀 漢字 e\u0301!"

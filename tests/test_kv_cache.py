@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from edgegpt.errors import CacheError
-from edgegpt.kv_cache import KVCache
+from edgegpt.runtime.kv_cache import KVCache
 
 
 def cache_of(length: int) -> KVCache:

@@ -9,13 +9,11 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from edgegpt.cores import control_groups
-from edgegpt.measure import free_memory
+from edgegpt import system
 from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
-from edgegpt.measure.free_memory import group_free_bytes
-from edgegpt.measure.machine import available_memory_bytes, cgroup_quota, machine
-from edgegpt.measure.memory import memory, peak_rss_bytes
-from edgegpt.profiling.products import largest_working_set_mb
+from edgegpt.measure.machine import available_memory_bytes, cgroup_quota, this_machine
+from edgegpt.profiling.matmul import largest_working_set_mb
+from edgegpt.system import control_groups, group_free_bytes, memory, peak_rss_bytes
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 
@@ -62,7 +60,7 @@ def test_the_tightest_memory_limit_of_the_groups_above_counts(
     proc.write_text("0::/robot/node\n")
     groups = list(control_groups("memory", proc, tmp_path))
     assert [group_free_bytes(folder) for folder in groups] == [None, 150_000_000, None]
-    monkeypatch.setattr(free_memory, "control_groups", lambda _: groups)
+    monkeypatch.setattr(system, "control_groups", lambda _: groups)
     assert (available_memory_bytes() or 0) <= 150_000_000
     assert beyond_cache_bytes() <= 150_000_000 // 4
     assert largest_working_set_mb() <= 15
@@ -83,11 +81,11 @@ def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 4), (1.5, 2), (0.3, 1), (9.0, 4)])
 def test_available_cores_respect_affinity_and_quota(quota: float | None, cores: int) -> None:
-    assert replace(machine(), affinity=4, quota=quota).available_cores == cores
+    assert replace(this_machine(), affinity=4, quota=quota).available_cores == cores
 
 
 def test_the_machine_names_what_a_figure_depends_on() -> None:
-    facts = machine()
+    facts = this_machine()
     assert facts.cpu
     assert facts.versions.keys() == {"python", "edgegpt", "onnxruntime", "numpy"}
     if hasattr(os, "sched_getaffinity"):
@@ -99,7 +97,7 @@ def test_a_runtime_in_a_wheel_of_another_name_has_its_version(monkeypatch: pytes
         raise PackageNotFoundError(name)  # as with onnxruntime-gpu
 
     monkeypatch.setattr("edgegpt.measure.machine.version", only_its_own)
-    versions = machine().versions
+    versions = this_machine().versions
     assert versions["onnxruntime"] == ort.__version__
     assert versions["edgegpt"] == "unknown"
 

@@ -7,23 +7,23 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from made_figures import FIGURES
+from helpers.sample_figures import FIGURES
 
-from edgegpt.measure.machine import machine
-from edgegpt.measure.noise import load_noise, noise, quietness
-from edgegpt.measure.waiting import Moment, _ticks, waited_seconds
+from edgegpt.measure.machine import this_machine
+from edgegpt.measure.noise import load_noise, measured_noise, quietness
+from edgegpt.system import Moment, _ticks, waited_seconds
 
 # Noise
 
 
 def test_a_quiet_machine_has_nothing_to_say() -> None:
     quiet = replace(FIGURES, waited_percent=0.5, round_ms=(1.0, 1.01, 1.02))
-    assert noise([quiet], replace(machine(), load=1.0, cores=2), 1) == ()
+    assert measured_noise([quiet], replace(this_machine(), load=1.0, cores=2), 1) == ()
 
 
 def test_a_busy_machine_is_said_with_its_load() -> None:
     busy = replace(FIGURES, waited_percent=12.0, round_ms=(1.0, 1.0, 1.5, 1.6))
-    load, waited, spread = noise([busy], replace(machine(), load=1.4, cores=2), 1)
+    load, waited, spread = measured_noise([busy], replace(this_machine(), load=1.4, cores=2), 1)
     assert "load average was 1.4" in load
     assert "2 cores" in load
     assert "12 % of the time" in waited
@@ -32,7 +32,7 @@ def test_a_busy_machine_is_said_with_its_load() -> None:
 
 def test_a_system_that_does_not_tell_is_said_but_its_load_is_not_guessed() -> None:
     unknown = replace(FIGURES, waited_percent=None, round_ms=(1.0,))
-    (sentence,) = noise([unknown], replace(machine(), load=None), 1)
+    (sentence,) = measured_noise([unknown], replace(this_machine(), load=None), 1)
     assert "does not tell whether other work had" in sentence
     assert quietness([sentence]) == "may not have been quiet"
     assert quietness([sentence, "the load was 9"]) == quietness(["the load was 9"]) == "was not quiet"

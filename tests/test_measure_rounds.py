@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgegpt.engine import Engine
-from edgegpt.kv_cache import KVCache
 from edgegpt.measure.leak import steady_slope
-from edgegpt.measure.plan import (
+from edgegpt.measure.spec import (
     MIN_ROUNDS,
-    Plan,
+    MeasureSpec,
 )
-from edgegpt.measure.rounds import Rounds
-from edgegpt.measure.timing import first_token_ms, random_ids, token_ms
+from edgegpt.measure.timing import Rounds, first_token_ms, random_ids, token_ms
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.kv_cache import KVCache
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
 
@@ -51,14 +50,14 @@ def test_bursts_follow_the_reading_of_the_longest_of_their_prompts(
         return prefill(self, cache, token_ids, **options)
 
     monkeypatch.setattr(Engine, "prefill", watched)
-    rounds = Rounds(engine, Plan(prompts=(8,), fills=(30, 12), burst=4, repeats=2, seconds=0.0))
+    rounds = Rounds(engine, MeasureSpec(prompts=(8,), fills=(30, 12), burst=4, repeats=2, seconds=0.0))
     rounds.run(lambda _: None)
     assert read == [47, *[8, 8, 30, 1, 1] * (1 + MIN_ROUNDS)]
     assert {n: len(samples) for n, samples in rounds.token.items()} == {30: 12, 12: 12}
 
 
 def test_rounds_go_on_until_there_are_samples_enough_but_not_for_ever(engine: Engine) -> None:
-    plan = Plan(prompts=(8,), fills=(12,), burst=4, seconds=0.05, first_samples=9, token_samples=40)
+    plan = MeasureSpec(prompts=(8,), fills=(12,), burst=4, seconds=0.05, first_samples=9, token_samples=40)
     rounds = Rounds(engine, replace(plan, seconds=1.0))
     monotone: list[float] = []
     rounds.run(monotone.append)
@@ -76,7 +75,7 @@ def test_what_the_plan_leaves_out_is_not_done(engine: Engine, monkeypatch: pytes
         raise AssertionError("nothing is to be measured")
 
     monkeypatch.setattr(Engine, "prefill", never)
-    rounds = Rounds(engine, Plan(prompts=(), fills=(), longest=False))
+    rounds = Rounds(engine, MeasureSpec(prompts=(), fills=(), longest=False))
     rounds.run(lambda _: None)
     assert (rounds.first, rounds.token, rounds.medians) == ({}, {}, [])
 

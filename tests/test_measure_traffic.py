@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_files import graph, metadata, write_file
+from helpers.tiny_files import graph, metadata, write_file
 
 from edgegpt import contract
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.file import read_file
-from edgegpt.measure.traffic import weight_bytes_per_token
-from edgegpt.precision import recipe
+from edgegpt.quantization import recipe, weight_bytes_per_token
+from edgegpt.runtime.onnx_file import read_file
 
 
 def test_a_token_reads_all_weights_but_the_other_positions() -> None:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt import check as check_module
-from edgegpt import contract, memory_need
-from edgegpt.budget import Budget
-from edgegpt.check import check
+from edgegpt import contract
+from edgegpt.budget import check as check_module, memory
+from edgegpt.budget.budget import Budget
+from edgegpt.budget.check import check_file
+from edgegpt.budget.memory import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.errors import MeasureError
-from edgegpt.memory_need import RUNTIME_BYTES, check_memory, least_bytes
-from edgegpt.onnx_metadata import metadata_entry
+from edgegpt.runtime.onnx_file import metadata_entry
 
 
 def test_a_model_too_large_for_the_board_is_found_before_it_is_loaded(
@@ -25,20 +25,20 @@ def test_a_model_too_large_for_the_board_is_found_before_it_is_loaded(
     board = "{description: a wristwatch, memory_mb: {value: 32, basis: published, source: its box}}"
     path.write_text(f"name: small\nload_ms: 1\nboard: {board}")
     with pytest.raises(MeasureError, match=r"needs at least 40 MB .* \(a wristwatch\) has 32 MB; 40 MB of"):
-        check(file, Budget.from_yaml(path))
-    monkeypatch.setattr(memory_need, "RUNTIME_BYTES", 0)
+        check_file(file, Budget.from_yaml(path))
+    monkeypatch.setattr(memory, "RUNTIME_BYTES", 0)
     path.write_text(path.read_text().replace("32", "1e-6"))
     with pytest.raises(MeasureError, match="export it at a lower precision"):
-        check(file, Budget.from_yaml(path))
+        check_file(file, Budget.from_yaml(path))
 
 
 def test_a_model_too_large_for_what_is_free_here_is_found_too(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: 10_000_000)
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 10_000_000)
     with pytest.raises(MeasureError, match="this machine has 10 MB free"):
         check_memory(file, None)
-    monkeypatch.setattr(memory_need, "available_memory_bytes", lambda: None)
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: None)
     check_memory(file, None)  # a system that does not tell is not guessed at
 
 

@@ -6,15 +6,13 @@ import threading
 
 import pytest
 from conftest import TINY
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from edgegpt.artifact import open_artifact
 from edgegpt.errors import DataError, EdgeGPTError
-from edgegpt.packing import FLOAT
-from edgegpt.precision import matrices, possible_bits, recipe, weight_bytes
+from edgegpt.quantization import FLOAT, matrices, possible_bits, recipe, weight_bytes
+from edgegpt.runtime.artifact import open_artifact
 from edgegpt_export import export_checkpoint, verify_file
-from edgegpt_export.mix import smallest_recipe, upgrades, within_bytes, within_kl
+from edgegpt_export.bit_allocation import smallest_recipe, upgrades, within_bytes, within_kl
 
 
 @st.composite

@@ -13,8 +13,8 @@ from conftest import TINY, random_gpt
 from gpt2_twin import gpt2_twin
 from torch import Tensor
 
-from edgegpt.config import ModelConfig
-from edgegpt.model import GPT, CausalSelfAttention
+from edgegpt.config.model import ModelConfig
+from edgegpt.model.gpt import GPT, CausalSelfAttention
 
 
 def some_ids(batch: int, length: int, seed: int = 1) -> Tensor:

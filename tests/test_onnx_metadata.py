@@ -1,4 +1,4 @@
-"""edgegpt.onnx_metadata: the checksum of a file is the sha256 that all tools compute."""
+"""edgegpt.runtime.onnx_file: the checksum of a file is the sha256 that all tools compute."""
 
 import hashlib
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt.onnx_metadata import _SMALL, file_sha256
+from edgegpt.runtime.onnx_file import _SMALL, file_sha256
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""edgegpt.own_samples: what somebody's own test has measured, beside a limit."""
+"""edgegpt.budget.estimates: what somebody's own test has measured, beside a limit."""
 
 import math
 from decimal import Decimal
@@ -6,9 +6,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from edgegpt.budget.estimates import of_samples
+from edgegpt.budget.verdict import Estimate, Verdict, judge
 from edgegpt.errors import MeasureError
-from edgegpt.own_samples import of_samples
-from edgegpt.verdict import Estimate, Verdict, judge
 
 
 def test_own_samples_are_held_by_the_part_of_the_limit() -> None:

@@ -6,15 +6,13 @@ import onnxruntime as ort
 import pytest
 import torch
 from conftest import random_gpt
-from graphs import TARGETS, engine_graph, model_and_graph, random_ids, session_of, small, torch_logits
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from helpers.graphs import TARGETS, engine_graph, model_and_graph, random_ids, session_of, small, torch_logits
+from hypothesis import given, settings, strategies as st
 
-from edgegpt.accounting import parameter_shapes
-from edgegpt.config import ModelConfig
-from edgegpt.precision import recipe
+from edgegpt.config.model import ModelConfig
+from edgegpt.quantization import recipe
 from edgegpt_export import build_engine_graph
-from edgegpt_export.contents import expected_weight_bytes, unwanted_operators, weight_bytes
+from edgegpt_export.graph_checks import expected_weight_bytes, unwanted_operators, weight_bytes
 from edgegpt_export.runner import GrowingCache, SharedCache
 
 ATOL = 1e-5
@@ -150,11 +148,11 @@ def test_unwanted_operators_are_found_in_subgraphs_too():
 @settings(max_examples=25)
 def test_the_bytes_of_the_initialisers_are_the_account_s(n_head, **changes):
     config = ModelConfig(n_head=n_head, n_embd=8 * n_head, **changes)
-    weights = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
+    weights = {name: np.zeros(shape, np.float32) for name, shape in config.parameter_shapes().items()}
     graph = build_engine_graph(config, weights)
     assert weight_bytes(graph) == expected_weight_bytes(config, recipe(config, "fp32"))
     sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.graph.initializer if is_float(tensor)}
-    assert sizes == parameter_shapes(config)
+    assert sizes == config.parameter_shapes()
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -175,7 +173,7 @@ def test_the_portable_target_stores_every_parameter_once_as_the_checkpoint_has_i
     model, graph = model_and_graph("portable", small(**form))
     assert weight_bytes(graph) == expected_weight_bytes(model.config, recipe(model.config, "fp32"))
     sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.graph.initializer if is_float(tensor)}
-    assert sizes == parameter_shapes(model.config)
+    assert sizes == model.config.parameter_shapes()
 
 
 def is_float(tensor) -> bool:

@@ -14,20 +14,19 @@ from typing import Any
 
 import pytest
 import yaml
-from family import left_after, session
-from made_target import TARGET
-from planning import SMALL, VALUES, planned
+from helpers.family import left_after, session
+from helpers.planning import SMALL, VALUES, planned
+from helpers.sample_target import TARGET
 from rich.console import Console
 
-from edgegpt.cli import plan_tables
+from edgegpt.cli import plan
 from edgegpt.cli.main import main
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError
-from edgegpt.measure.machine import machine
-from edgegpt.planner.finalists import Finalist
-from edgegpt.planner.plan import Plan, plan
-from edgegpt.planner.proof import Proof, prove
-from edgegpt.target import TargetMachine
+from edgegpt.measure.machine import this_machine
+from edgegpt.planner.finalists import Finalist, FinalistCheck, prove
+from edgegpt.planner.planner import PlanResult, plan_models
+from edgegpt.prediction.target import TargetMachine
 
 Capture = pytest.CaptureFixture[str]
 
@@ -117,7 +116,7 @@ def test_a_plan_for_machines(files: tuple[str, str], capsys: Capture) -> None:
 def test_finalists_are_built_and_measured_where_the_target_is_this_machine(
     files: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
-    here = TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+    here = TARGET.model_copy(update={"machine": TargetMachine.of(this_machine())})
     Path(files[1]).write_text(here.to_yaml())
     generous = {"name": "hand", "parameters": 300_000, "artifact_mb": 2.0, "token_ms": {"p50": 1000.0}}
     Path(files[0]).write_text(yaml.safe_dump(generous))
@@ -138,7 +137,7 @@ def test_where_no_finalist_keeps_the_budget_nothing_is_written(
 ) -> None:
     fast = TARGET.calls.step.model_copy(update={"call_us": 0.0, "us_per_layer": 0.0, "node_factor": 0.0})
     calls = TARGET.calls.model_copy(update={"step": fast})
-    here = TARGET.model_copy(update={"machine": TargetMachine.of(machine()), "calls": calls})
+    here = TARGET.model_copy(update={"machine": TargetMachine.of(this_machine()), "calls": calls})
     Path(files[1]).write_text(here.to_yaml())
     Path(files[0]).write_text(yaml.safe_dump({"name": "hand", "token_ms": {"p50": 0.01}}))
     out = tmp_path / "model.yaml"
@@ -200,7 +199,7 @@ def test_bad_input_is_one_sentence(files: tuple[str, str], tmp_path: Path, capsy
 # Finalists
 
 
-def measured(planned: Plan, times: float, noise: tuple[str, ...] = ()) -> list[Finalist]:
+def measured(planned: PlanResult, times: float, noise: tuple[str, ...] = ()) -> list[Finalist]:
     """The two best, as if every time had been so many times what was predicted."""
     return [
         Finalist(rated, {k: v * (times if "_ms." in k else 1) for k, v in rated.figures.items()}, noise)
@@ -212,9 +211,9 @@ def test_where_all_finalists_are_too_slow_a_second_search_allows_for_that() -> N
     first = planned(token_ms={"p50": 0.3})
     made: list[dict[str, float]] = []
 
-    def again(slower: Any) -> Plan:
+    def again(slower: Any) -> PlanResult:
         made.append(dict(slower))
-        return plan(first.budget, SMALL, target=TARGET, slower=slower)
+        return plan_models(first.budget, SMALL, target=TARGET, slower=slower)
 
     proof = prove(first, lambda plan: measured(plan, 1.5), again)
     assert made == [{"token_ms.p50": pytest.approx(1.5)}]
@@ -233,7 +232,7 @@ def test_on_a_busy_machine_there_is_no_second_search_but_a_sentence(
     busy = measured(first, 2.0, ("the load was 9",))
     proof = prove(first, lambda _: busy, lambda _: pytest.fail("it searched"))
     assert (proof.chosen, proof.slower, proof.noise) == (None, {}, ("the load was 9",))
-    monkeypatch.setattr("edgegpt.planner.plan.plan", lambda *_, **__: first)
+    monkeypatch.setattr("edgegpt.planner.planner.plan_models", lambda *_, **__: first)
     monkeypatch.setattr("edgegpt.cli.plan._finalists", lambda *_: busy)
     assert main(["plan", "--budget", files[0], "--target", files[1]]) == 1
     assert (
@@ -245,7 +244,7 @@ def test_on_a_busy_machine_there_is_no_second_search_but_a_sentence(
 def test_where_the_second_search_finds_nothing_the_shortfall_has_value_and_limit() -> None:
     first = planned(token_ms={"p50": 0.06})
 
-    def again(slower: Any) -> Plan:
+    def again(slower: Any) -> PlanResult:
         raise BudgetError("nothing")
 
     proof = prove(first, lambda plan: measured(plan, 10.0), again)
@@ -264,7 +263,7 @@ def test_finalists_that_keep_the_budget_need_no_second_search() -> None:
 def test_a_front_that_is_cut_says_so() -> None:
     found = planned(parameters=10**8)
     proof = prove(found, lambda _: [], lambda _: pytest.fail("it searched"))
-    parts = plan_tables.plan_tables(found, SMALL, TARGET, proof)
+    parts = plan.plan_tables(found, SMALL, TARGET, proof)
     text = " ".join(str(getattr(part, "title", part)) for part in parts)
     front = len(found.found.front)
     assert front > 12
@@ -281,7 +280,7 @@ def test_tables_of_large_models_fit_into_80_columns_unbroken() -> None:
     large = replace(best, candidate=candidate, figures=best.figures | figures | times)
     several = replace(found, found=replace(found.found, best=(large,), front=(large,)))
     console = Console(width=80, file=StringIO(), force_terminal=False)
-    for part in plan_tables.plan_tables(several, SMALL, TARGET, Proof(large, tuple(measured(found, 1.0)))):
+    for part in plan.plan_tables(several, SMALL, TARGET, FinalistCheck(large, tuple(measured(found, 1.0)))):
         console.print(part)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     header = r"^model +heads +vocab +ctx +bits +M +MB +first +token +RSS +rank *$"

@@ -8,22 +8,21 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from made_target import TARGET
-from planning import SMALL, VALUES, budget, planned
+from helpers.planning import SMALL, VALUES, budget, planned
+from helpers.sample_target import TARGET
+from hypothesis import given, settings, strategies as st
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner.limits import limits_of
-from edgegpt.planner.plan import plan
+from edgegpt.planner.parallel import processes, ranges
+from edgegpt.planner.planner import plan_models
 from edgegpt.planner.scaling import PRECISION_NATS, block_parameters, expected_loss, right_vocabularies
-from edgegpt.planner.search import Job, Rated, merge, merge_nearest, nearest_in_range, search_range
+from edgegpt.planner.search import Job, RankedCandidate, merge, merge_nearest, nearest_in_range, search_range
 from edgegpt.planner.space import FEWEST, MOST, Candidate, Space, space_of
-from edgegpt.planner.spread import processes, ranges
-from edgegpt.precision import PRECISIONS, recipe, weight_bytes
-from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt.prediction.predict import Predictor, artifact_mb
+from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 
 FEW = replace(SMALL, contexts=(128,), widths=(64, 256))
 
@@ -52,7 +51,7 @@ def test_of_the_same_parameters_the_shape_near_the_best_ratio_is_stronger() -> N
     assert expected_loss(deep, "fp32") < expected_loss(wide, "fp32")
 
 
-def test_few_bits_cost_what_was_measured() -> None:
+def test_int8_file_cost_what_was_measured() -> None:
     model = shape(4, 128)
     for precision, nats in PRECISION_NATS.items():
         assert expected_loss(model, precision) == pytest.approx(expected_loss(model, "fp32") + nats)
@@ -106,13 +105,13 @@ def test_a_space_without_a_model_is_refused() -> None:
         replace(SMALL, head_dims=(7,)),
     ):
         with pytest.raises(ConfigError, match="the search has no model"):
-            plan(budget(**VALUES), empty)
+            plan_models(budget(**VALUES), empty)
 
 
 # The search
 
 
-def by_hand() -> list[Rated]:
+def by_hand() -> list[RankedCandidate]:
     """Every model of SMALL that keeps VALUES and a limit of memory, one after another, each predicted."""
     found, predictor = [], Predictor(TARGET)
     for n_layer, n_embd, context in product(SMALL.layers, SMALL.widths, SMALL.contexts):
@@ -142,7 +141,7 @@ def by_hand() -> list[Rated]:
                 allowed = {"parameters": 3e6, "artifact_mb": 4, "token_ms.p50": 2, "peak_rss_mb": 90}
                 if all(figures[name] <= limit for name, limit in allowed.items()):
                     candidate = Candidate(config, precision, parameter_count(config), stored)
-                    found.append(Rated(candidate, expected_loss(config, precision), figures))
+                    found.append(RankedCandidate(candidate, expected_loss(config, precision), figures))
     return found
 
 
@@ -150,12 +149,12 @@ def test_best_and_front_are_those_of_a_search_without_any_shortcut() -> None:
     found, every = planned(**VALUES, peak_rss_mb=90).found, by_hand()
     assert found.kept == len(every) > 50
 
-    def order(rated: Rated) -> tuple[Any, ...]:
+    def order(rated: RankedCandidate) -> tuple[Any, ...]:
         config = rated.candidate.config
         shape = (config.n_layer, config.n_embd, config.n_head, config.vocab_size, rated.candidate.precision)
         return (rated.loss, -config.block_size, rated.figures["token_ms.p50"], *shape)
 
-    best: list[Rated] = []
+    best: list[RankedCandidate] = []
     for rated in sorted(every, key=order):
         look = [(r.candidate.config.n_layer, r.candidate.config.n_embd, r.candidate.precision) for r in best]
         if (
@@ -192,7 +191,7 @@ def test_a_larger_budget_never_gives_a_weaker_best_model(
             "token_ms": {"p50": factor * token},
         }
         try:
-            return plan(budget(**limits), FEW, target=TARGET).found.best[0].loss
+            return plan_models(budget(**limits), FEW, target=TARGET).found.best[0].loss
         except BudgetError:
             return math.inf
 
@@ -223,7 +222,7 @@ MANY = replace(SMALL, layers=tuple(range(1, 17)))
 
 def test_two_processes_find_what_one_finds() -> None:
     assert len(ranges(job(MANY))) > 1
-    one, two = (plan(budget(**VALUES), MANY, target=TARGET, workers=n) for n in (1, 2))
+    one, two = (plan_models(budget(**VALUES), MANY, target=TARGET, workers=n) for n in (1, 2))
     assert two == one
 
 
@@ -260,7 +259,7 @@ def test_a_process_that_is_ended_from_outside_is_said() -> None:
 @pytest.mark.parametrize("workers", [0, -1, 5000])
 def test_workers_that_cannot_be_are_refused(workers: int) -> None:
     with pytest.raises(ConfigError, match=f"workers must be within 1 and 1024, got {workers}"):
-        plan(budget(**VALUES), SMALL, workers=workers)
+        plan_models(budget(**VALUES), SMALL, workers=workers)
 
 
 def test_a_context_that_does_not_hold_the_prompt_is_refused() -> None:

@@ -5,16 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from made_target import TARGET
-from planning import SMALL, VALUES, budget, planned
+from helpers.planning import SMALL, VALUES, budget, planned
+from helpers.sample_target import TARGET
+from hypothesis import given, settings, strategies as st
 
+from edgegpt.budget.verdict import rounded_up
 from edgegpt.errors import BudgetError, ConfigError, MeasureError
 from edgegpt.planner import finalists
 from edgegpt.planner.limits import limits_of
-from edgegpt.planner.numbers import rounded_up
-from edgegpt.planner.plan import plan
+from edgegpt.planner.planner import plan_models
 from edgegpt.planner.space import Space
 
 # One thing that a sentence says of a limit: its name, the value that is possible, the one that is allowed.
@@ -23,7 +22,7 @@ NEED = re.compile(r"(\S+) (?:at least )?(\S+) where (?:the \w+ has )?([\d.]+)")
 
 def refusal(limits: dict[str, Any], target: Any = TARGET, space: Space = SMALL) -> str:
     with pytest.raises(BudgetError) as e:
-        plan(budget(**limits), space, target=target)
+        plan_models(budget(**limits), space, target=target)
     return str(e.value)
 
 
@@ -43,7 +42,7 @@ def with_values(limits: dict[str, Any], values: dict[str, str]) -> dict[str, Any
 
 
 def test_without_a_target_models_are_held_to_sizes_alone() -> None:
-    found = plan(budget(artifact_mb=2.0, token_ms={"p50": 1e-9}), SMALL)
+    found = plan_models(budget(artifact_mb=2.0, token_ms={"p50": 1e-9}), SMALL)
     assert found.limits.left_out == ("token_ms.p50",)
     assert "token_ms.p50" not in found.found.best[0].figures
 
@@ -68,7 +67,7 @@ def test_the_boards_memory_is_a_limit() -> None:
 
 
 def test_the_targets_memory_is_a_limit() -> None:
-    found = plan(budget(token_ms={"p50": 1000.0}), SMALL, target=target_with(90))
+    found = plan_models(budget(token_ms={"p50": 1000.0}), SMALL, target=target_with(90))
     assert found.limits.values["peak_rss_mb"] == 90
     assert all(rated.figures["peak_rss_mb"] <= 90 for rated in found.found.best)
 
@@ -96,9 +95,9 @@ def test_the_smallest_of_limit_and_memories_counts(
 def test_a_budget_without_a_limit_to_plan_for_is_refused() -> None:
     for target in (TARGET, target_with(100)):
         with pytest.raises(ConfigError, match="no limit that a model can be planned for, only idle_cpu_per"):
-            plan(budget(idle_cpu_percent=3), SMALL, target=target)
+            plan_models(budget(idle_cpu_percent=3), SMALL, target=target)
     with pytest.raises(ConfigError, match="or give a target with --target"):
-        plan(budget(token_ms={"p50": 2}), SMALL)
+        plan_models(budget(token_ms={"p50": 2}), SMALL)
 
 
 def test_a_finalist_that_does_not_fit_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +120,7 @@ def test_the_nearest_value_of_one_limit_is_that_of_a_model_that_keeps_the_others
     ]
     slow = TARGET.model_copy(update={"products": products})
     space = replace(SMALL, contexts=(128,), vocabularies=(512,))  # so that a plan names every model
-    every = plan(budget(parameters=10**9), space, target=slow, keep=10**6).found.best
+    every = plan_models(budget(parameters=10**9), space, target=slow, keep=10**6).found.best
     fastest = min(rated.figures["token_ms.p50"] for rated in every)
     smallest = min(rated.figures["artifact_mb"] for rated in every)
     of_the_fast = min(r.figures["artifact_mb"] for r in every if r.figures["token_ms.p50"] <= fastest)
@@ -181,7 +180,7 @@ BUDGETS = st.fixed_dictionaries(
 def test_what_an_impossible_budget_prints_can_be_put_into_it(limits: dict[str, Any], timed: bool) -> None:
     target = TARGET if timed else None
     try:
-        plan(budget(**limits), SMALL, target=target)
+        plan_models(budget(**limits), SMALL, target=target)
         return  # possible after all
     except ConfigError:
         return  # of times alone, without a target
@@ -193,7 +192,7 @@ def test_what_an_impossible_budget_prints_can_be_put_into_it(limits: dict[str, A
     if "bind together" not in said:
         ways = [{name: value} for name, value, _ in needs]
     for way in ways:
-        assert plan(budget(**with_values(limits, way)), SMALL, target=target).found.best
+        assert plan_models(budget(**with_values(limits, way)), SMALL, target=target).found.best
 
 
 @given(st.floats(1e-6, 1e9))

@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from family import left_after, session
+from helpers.family import left_after, session
 
 from edgegpt.cli.main import main
 
@@ -217,7 +217,7 @@ class TestARunningCluster:
             "import only_here\n"
             "from edgegpt.errors import ConfigError\n"
             "from edgegpt.planner.limits import Limits\n"
-            "from edgegpt.planner.ray_cluster import ray_cluster\n"
+            "from edgegpt.planner.ray_backend import ray_cluster\n"
             "from edgegpt.planner.search import Job, search_range\n"
             "from edgegpt.planner.space import Space\n"
             "try:\n"

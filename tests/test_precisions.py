@@ -8,25 +8,22 @@ import onnx
 import onnxruntime as ort
 import pytest
 from conftest import random_gpt
-from graphs import random_ids, session_of, small, torch_logits
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from helpers.graphs import random_ids, session_of, small, torch_logits
+from hypothesis import given, settings, strategies as st
 
 import edgegpt
-from edgegpt.artifact import open_artifact
-from edgegpt.checkpoint import save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError
-from edgegpt.packing import FLOAT
-from edgegpt.precision import matrices, recipe
-from edgegpt.sampling import SamplingParams
+from edgegpt.model.checkpoint import save_checkpoint
+from edgegpt.quantization import FLOAT, matrices, recipe
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
-from edgegpt_export.cache_scales import cache_scales
-from edgegpt_export.contents import expected_weight_bytes, misnamed_matrices, weight_bytes
-from edgegpt_export.evidence import Row
+from edgegpt_export.bit_allocation import Quantisation
+from edgegpt_export.calibration import cache_scales
+from edgegpt_export.evidence import LIMITS, Row
 from edgegpt_export.graph import build_engine_graph
-from edgegpt_export.limits import LIMITS
-from edgegpt_export.quantisation import Quantisation
-from edgegpt_export.stamp import seal
+from edgegpt_export.graph_checks import expected_weight_bytes, misnamed_matrices, weight_bytes
+from edgegpt_export.write import seal
 
 FORMS = [(precision, kv) for precision in ("fp32", "int8", "int4") for kv in ("fp32", "int8")][1:]
 
@@ -65,7 +62,7 @@ def test_causality_cache_and_batch_hold_at_every_precision(files, form, tiny_che
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_generation_in_few_bits_is_deterministic_and_continues_a_fork(files, form):
+def test_a_generation_in_int8_file_is_deterministic_and_continues_a_fork(files, form):
     model = edgegpt.load(files(*form))
     greedy = SamplingParams(max_new_tokens=12, temperature=0.0)
     assert model.generate("go to", greedy).text == model.generate("go to", greedy).text

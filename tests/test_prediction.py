@@ -5,21 +5,19 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
-from hypothesis import given
-from hypothesis import strategies as st
-from made_target import TARGET
+from helpers.sample_target import TARGET
+from hypothesis import given, strategies as st
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
-from edgegpt.config import ModelConfig
+from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.interpolation import Curve, between
-from edgegpt.op_costs import Work
-from edgegpt.precision import PRECISIONS, recipe, weight_bytes
-from edgegpt.prediction import Predictor, artifact_mb
+from edgegpt.prediction.cost_model import Curve, ModelWork, between
+from edgegpt.prediction.predict import Predictor, artifact_mb
+from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
-from edgegpt_export.random_file import write_random_file
+from edgegpt_export.synthetic import write_random_file
 
 ROOT = Path(__file__).parents[1]
 PREDICTOR = Predictor(TARGET)
@@ -32,8 +30,8 @@ def config(**changes: int | bool) -> ModelConfig:
     return ModelConfig(**{**usual, **changes})
 
 
-def work(model: ModelConfig, precision: str) -> Work:
-    return Work.of(model, recipe(model, precision))
+def work(model: ModelConfig, precision: str) -> ModelWork:
+    return ModelWork.of(model, recipe(model, precision))
 
 
 # Arithmetic

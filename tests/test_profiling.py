@@ -8,31 +8,27 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from made_figures import FIGURES, MACHINE
-from made_target import TARGET
+from helpers.sample_figures import FIGURES, MACHINE
+from helpers.sample_target import TARGET
+from hypothesis import given, strategies as st
 
 import edgegpt
 from edgegpt.cli.main import main
-from edgegpt.config import ModelConfig
-from edgegpt.measure.waiting import Moment
-from edgegpt.op_costs import OpCosts
-from edgegpt.ort_session import open_session
-from edgegpt.packing import block_size
-from edgegpt.precision import PRECISIONS
-from edgegpt.profiling import clock
-from edgegpt.profiling import profile as profile_module
+from edgegpt.config.model import ModelConfig
+from edgegpt.prediction.cost_model import OpCosts
+from edgegpt.profiling import profile as profile_module, timing
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
-from edgegpt.profiling.bound import rows
-from edgegpt.profiling.calls import measure_calls
-from edgegpt.profiling.clock import fastest_us
-from edgegpt.profiling.fit import fit
-from edgegpt.profiling.nodes import measure_nodes
-from edgegpt.profiling.products import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
+from edgegpt.profiling.elementwise import measure_nodes
+from edgegpt.profiling.engine_calls import measure_calls
+from edgegpt.profiling.graphs import rows
+from edgegpt.profiling.matmul import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
 from edgegpt.profiling.profile import second_thread_us
-from edgegpt_export import op_graphs
-from edgegpt_export.random_file import write_random_file
+from edgegpt.profiling.timing import fastest_us, fit
+from edgegpt.quantization import PRECISIONS, block_size
+from edgegpt.runtime.ort_backend import open_session
+from edgegpt.system import Moment
+from edgegpt_export import synthetic
+from edgegpt_export.synthetic import write_random_file
 
 Capture = pytest.CaptureFixture[str]
 SMALL = ModelConfig(
@@ -43,7 +39,7 @@ SMALL = ModelConfig(
 def test_a_burst_of_slow_calls_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a slow board takes many minutes."""
     now, calls = [0.0], [0]
-    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
 
     def call_of(seconds: float) -> int:
         def call() -> None:
@@ -51,7 +47,7 @@ def test_a_burst_of_slow_calls_is_short(monkeypatch: pytest.MonkeyPatch) -> None
             calls[0] += 1
 
         calls[0] = 0
-        assert clock.burst_us(call, lambda: None, 0.0) == pytest.approx(1e6 * seconds)
+        assert timing.burst_us(call, lambda: None, 0.0) == pytest.approx(1e6 * seconds)
         return calls[0] // 3
 
     assert [call_of(seconds) for seconds in (0.001, 0.06, 5.0)] == [16, 4, 3]
@@ -110,15 +106,15 @@ def attributes(model: onnx.ModelProto) -> dict[str, set[frozenset]]:
 
 def test_the_profile_times_the_nodes_that_the_engines_graph_has(tmp_path: Path) -> None:
     made = [
-        op_graphs.products(2, 64, 64, 32),
-        op_graphs.products(2, 64, 64, 8),
-        op_graphs.products(2, 64, 64, 4),
-        op_graphs.attention(1, 2, 32),
-        op_graphs.norms(2, 64),
-        op_graphs.gelus(2, 64),
-        op_graphs.additions(2, 64),
-        op_graphs.lookups(2, 8, 64, 32),
-        op_graphs.lookups(2, 8, 64, 8),
+        synthetic.products(2, 64, 64, 32),
+        synthetic.products(2, 64, 64, 8),
+        synthetic.products(2, 64, 64, 4),
+        synthetic.attention(1, 2, 32),
+        synthetic.norms(2, 64),
+        synthetic.gelus(2, 64),
+        synthetic.additions(2, 64),
+        synthetic.lookups(2, 8, 64, 32),
+        synthetic.lookups(2, 8, 64, 8),
     ]
     engine: dict[str, set[frozenset]] = {}
     for precision in PRECISIONS:
@@ -162,7 +158,7 @@ def test_graphs_and_random_files_are_made_without_torch() -> None:
 
 
 def test_a_product_runs_with_every_number_of_tokens() -> None:
-    session = open_session(op_graphs.products(2, 64, 32, 4))
+    session = open_session(synthetic.products(2, 64, 32, 4))
     for tokens in (1, 5):
         rows(session, tokens)()
 
@@ -170,24 +166,24 @@ def test_a_product_runs_with_every_number_of_tokens() -> None:
 @pytest.mark.slow
 def test_all_parts_of_a_profile_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     # As on a board with little memory, where large working sets are left out. The README's profile has them.
-    monkeypatch.setattr("edgegpt.profiling.products.available_memory_bytes", lambda: 160_000_000)
-    nodes = measure_nodes(op_graphs, 1, 0.0, 0.0)
-    streaming = list(measure_streaming(op_graphs, 1, 0.0, 0.0))
+    monkeypatch.setattr("edgegpt.profiling.matmul.available_memory_bytes", lambda: 160_000_000)
+    nodes = measure_nodes(synthetic, 1, 0.0, 0.0)
+    streaming = list(measure_streaming(synthetic, 1, 0.0, 0.0))
     assert max(row.working_set_mb for row in streaming) == pytest.approx(16, abs=1)
     for a, b in pairwise(streaming):
         if (a.bits, a.tokens) == (b.bits, b.tokens):
             assert a.us_per_mb <= b.us_per_mb
-    products = list(measure_products(op_graphs, 1, 0.0, streaming, 0.0))
+    products = list(measure_products(synthetic, 1, 0.0, streaming, 0.0))
     assert {row.tokens for row in products} == set(TOKENS)
-    cache = list(measure_cache_streaming(op_graphs, 1, 0.0, 0.0))
+    cache = list(measure_cache_streaming(synthetic, 1, 0.0, 0.0))
     assert [row.us_per_mb for row in cache] == sorted(row.us_per_mb for row in cache)
-    attention = list(measure_attention(op_graphs, 1, 0.0, cache, 0.0))
+    attention = list(measure_attention(synthetic, 1, 0.0, cache, 0.0))
     calls = measure_calls(write_random_file, 1, OpCosts(products, streaming, cache, attention, nodes), 0.0)
     assert calls.step.node_factor > 0
 
 
 def test_a_second_thread_is_timed() -> None:
-    assert second_thread_us(op_graphs) >= 0
+    assert second_thread_us(synthetic) >= 0
 
 
 def test_noise_is_that_of_the_whole_profile_and_of_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +204,7 @@ def test_noise_is_that_of_the_whole_profile_and_of_its_processes(monkeypatch: py
         monkeypatch.setattr(profile_module, name, part if callable(part) else lambda *_, part=part: part)
     moments = iter([Moment(0.0, 1.0, 0, 0), Moment(10.0, 5.0, 0, 0)])
     monkeypatch.setattr(profile_module, "moment", lambda: next(moments))
-    here, loads = profile_module.profile(op_graphs, write_random_file, seconds=0.0).noise
+    here, loads = profile_module.profile(synthetic, write_random_file, seconds=0.0).noise
     assert "40 % of the time" in here
     assert "while files were loaded" in loads
     assert "50 % of the time" in loads
@@ -246,7 +242,7 @@ def test_a_profile_says_its_machine_once_and_names_no_schema_that_is_not_there(
     name: str, said: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = TARGET.model_copy(update={"name": name})
-    monkeypatch.setattr("edgegpt.profiling.profile.profile", lambda *_, **__: named)
+    monkeypatch.setattr("edgegpt.profiling.profile.profile_board", lambda *_, **__: named)
     assert main(["profile", "--out", str(tmp_path / "target.yaml")]) == 0
     assert capsys.readouterr().out.startswith(said)
     assert (tmp_path / "target.yaml").read_text().startswith("name: ")

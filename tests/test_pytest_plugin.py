@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_files import graph, metadata, write_file
+from helpers.tiny_files import graph, metadata, write_file
 
-from edgegpt import contract, pytest_held
+from edgegpt import contract
 from edgegpt.errors import BudgetError
-from edgegpt.onnx_metadata import read_metadata
+from edgegpt.pytest_plugin import fixture
+from edgegpt.runtime.onnx_file import read_metadata
 from edgegpt_export import export_checkpoint
 
 pytest_plugins = ["pytester"]
@@ -196,9 +197,9 @@ def test_the_suites_own_load_is_none_and_advice_names_the_plugins_option(
         given.update(options)
         raise BudgetError("that is enough")
 
-    monkeypatch.setattr(pytest_held, "check", remembered)
+    monkeypatch.setattr(fixture, "check", remembered)
     (tmp_path / "b.yaml").write_text("name: b\nload_ms: 1\n")
-    held = pytest_held.Held(model, tmp_path / "b.yaml", None, 1.0)
+    held = fixture.Held(model, tmp_path / "b.yaml", None, 1.0)
     with pytest.raises(BudgetError, match="that is enough"):
         held.row("load_ms")
     assert given["before"] is held.machine
@@ -254,7 +255,7 @@ def test_a_slip_in_the_marker(edgegpt_budget):
     raise AssertionError
 
 def test_what_this_system_does_not_tell(edgegpt_budget, monkeypatch):
-    from edgegpt.verdict import Row, Verdict
+    from edgegpt.budget.verdict import Row, Verdict
     unknown = Row("peak_rss_mb", 4000, None, Verdict.NOT_MEASURED)
     monkeypatch.setattr(type(edgegpt_budget._held), "row", lambda *_: unknown)
     edgegpt_budget.hold("peak_rss_mb")

@@ -3,13 +3,12 @@
 import numpy as np
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
-from edgegpt.packing import block_size, is_padded, matrix_bytes
+from edgegpt.quantization import block_size, is_padded, matrix_bytes
+from edgegpt_export.block_quant import dequantise, quantise
 from edgegpt_export.graph import Graph, embedding, linear, packer
-from edgegpt_export.quantise import dequantise, quantise
 
 MICROSOFT = "com.microsoft"
 
@@ -77,7 +76,7 @@ def test_a_block_of_decayed_weights_is_packed_without_a_warning(bits, size):
 def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch):
     weight = matrix(50, 96)
     whole = quantise(weight, 4)
-    monkeypatch.setattr("edgegpt_export.quantise._ROWS", 300)
+    monkeypatch.setattr("edgegpt_export.block_quant._ROWS", 300)
     parts = quantise(weight, 4)
     assert np.array_equal(whole.packed, parts.packed)
     assert np.array_equal(whole.scales, parts.scales)

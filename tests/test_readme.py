@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt.budget import Accuracy, Budget, FirstTokenLatency, TokenLatency
+from edgegpt.budget.budget import Accuracy, Budget, FirstTokenLatency, TokenLatency
 from edgegpt.cli.main import app, main
 
 ROOT = Path(__file__).parents[1]

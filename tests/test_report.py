@@ -4,18 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import BUDGET, FIGURES, MACHINE, made_bench, made_check, made_page, made_report
-from page_text import words
+from helpers.page_text import words
+from helpers.sample_report import BUDGET, FIGURES, MACHINE, made_bench, made_check, made_page, made_report
 
 from edgegpt.accounting import account
-from edgegpt.artifact import open_artifact
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.plan import ProcessFigures
-from edgegpt.onnx_metadata import file_sha256
-from edgegpt.report.page import page
-from edgegpt.report.proof import read_evidence, repeat
-from edgegpt.report.weights import read_weights
-from edgegpt.report.words import breakable, fixed, short, size
+from edgegpt.measure.spec import ProcessResult
+from edgegpt.report.facts import read_weights
+from edgegpt.report.html import breakable, fixed, page, short, size
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.onnx_file import file_sha256
+from edgegpt.runtime.self_check import read_evidence, repeat
 
 Capture = pytest.CaptureFixture[str]
 
@@ -99,7 +98,7 @@ def test_what_would_make_the_verdicts_surer_stands_below_the_limits(file: Path) 
 
 
 def test_what_the_system_does_not_tell_is_unknown_and_no_error(file: Path) -> None:
-    blind: ProcessFigures = replace(
+    blind: ProcessResult = replace(
         FIGURES, imported=None, loaded=None, worked=None, peak_rss_bytes=None, idle_cpu_percent=None
     )
     silent = replace(MACHINE, load=None, governor=None, last_level_cache_bytes=None, memory_bytes=None)
@@ -112,7 +111,7 @@ def test_what_the_system_does_not_tell_is_unknown_and_no_error(file: Path) -> No
 # Weights
 
 
-@pytest.mark.parametrize("which", ["file", "few_bits"])
+@pytest.mark.parametrize("which", ["file", "int8_file"])
 def test_the_components_add_up_to_the_file(which: str, request: pytest.FixtureRequest) -> None:
     artifact = open_artifact(request.getfixturevalue(which))
     weights = read_weights(artifact)
@@ -124,11 +123,11 @@ def test_the_components_add_up_to_the_file(which: str, request: pytest.FixtureRe
     assert 0 < weights.around < 0.5 * artifact.bytes
 
 
-def test_the_recipe_is_shown_by_kind_and_a_mix_by_block(few_bits: Path) -> None:
-    report = made_report(few_bits)
+def test_the_recipe_is_shown_by_kind_and_a_mix_by_block(int8_file: Path) -> None:
+    report = made_report(int8_file)
     assert "Bits in each block" not in words(page(report))
     assert "attn.qkv 96 × 32 2 8 32" in words(page(report))
-    artifact = open_artifact(few_bits)
+    artifact = open_artifact(int8_file)
     bits = {**artifact.recipe["bits"], "blocks.1.attn.qkv.weight": 4}
     mixed = {"bits": bits, "limit": {"max_kl": 0.01}, "kl": 0.002, "measured_on": "<i>text</i>"}
     weights = read_weights(replace(artifact, precision="auto", recipe=mixed))
@@ -141,15 +140,15 @@ def test_the_recipe_is_shown_by_kind_and_a_mix_by_block(few_bits: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", [{}, {"wte.weight": 3}, [4], None])
-def test_a_recipe_of_another_model_is_refused(few_bits: Path, bits: object) -> None:
-    artifact = replace(open_artifact(few_bits), recipe={"bits": bits})
+def test_a_recipe_of_another_model_is_refused(int8_file: Path, bits: object) -> None:
+    artifact = replace(open_artifact(int8_file), recipe={"bits": bits})
     with pytest.raises(ArtifactError, match="does not say 4, 8 or 32 bits"):
         read_weights(artifact)
 
 
 @pytest.mark.parametrize("name", ["int4", "fp32"])
-def test_a_relabelled_file_is_refused(few_bits: Path, name: str) -> None:
-    artifact = open_artifact(few_bits)
+def test_a_relabelled_file_is_refused(int8_file: Path, name: str) -> None:
+    artifact = open_artifact(int8_file)
     with pytest.raises(ArtifactError, match=f"calls itself {name}, but its recipe is another"):
         read_weights(replace(artifact, precision=name))
     with pytest.raises(ArtifactError, match="calls itself int8, but its recipe is another"):
@@ -157,8 +156,8 @@ def test_a_relabelled_file_is_refused(few_bits: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("few", [3, 8.0, True, [8], "8", None])
-def test_bits_that_are_none_are_refused(few_bits: Path, few: object) -> None:
-    artifact = open_artifact(few_bits)
+def test_bits_that_are_none_are_refused(int8_file: Path, few: object) -> None:
+    artifact = open_artifact(int8_file)
     bits = {**artifact.recipe["bits"], "wte.weight": few}
     with pytest.raises(ArtifactError, match="does not say 4, 8 or 32 bits"):
         read_weights(replace(artifact, recipe={"bits": bits}))
@@ -167,28 +166,28 @@ def test_bits_that_are_none_are_refused(few_bits: Path, few: object) -> None:
 @pytest.mark.parametrize(
     "why", [{"limit": "0.01"}, {"limit": {"max_kl": "much"}}, {"limit": None}, {"kl": "x"}, {"kl": 10**400}]
 )
-def test_a_mix_that_does_not_say_what_it_keeps_is_refused(few_bits: Path, why: dict[str, object]) -> None:
-    artifact = open_artifact(few_bits)
+def test_a_mix_that_does_not_say_what_it_keeps_is_refused(int8_file: Path, why: dict[str, object]) -> None:
+    artifact = open_artifact(int8_file)
     with pytest.raises(ArtifactError, match="does not say in numbers which limit it keeps"):
         read_weights(replace(artifact, recipe={**artifact.recipe, **why}))
 
 
-def test_a_mix_without_a_limit_is_shown_without_one(few_bits: Path) -> None:
-    artifact = open_artifact(few_bits)
+def test_a_mix_without_a_limit_is_shown_without_one(int8_file: Path) -> None:
+    artifact = open_artifact(int8_file)
     bits = {**artifact.recipe["bits"], "blocks.1.attn.qkv.weight": 4}
     weights = read_weights(
         replace(artifact, precision="auto", recipe={"bits": bits, "kl": 0.002, "measured_on": [1]})
     )
-    text = words(page(replace(made_report(few_bits), weights=weights)))
+    text = words(page(replace(made_report(int8_file), weights=weights)))
     assert "Bits in each block block attn.qkv" in text
 
 
 # What is repeated
 
 
-def test_what_is_repeated_here_is_measured_here(few_bits: Path) -> None:
+def test_what_is_repeated_here_is_measured_here(int8_file: Path) -> None:
     steps: list[str] = []
-    numbers = repeat(open_artifact(few_bits), 1, steps.append)
+    numbers = repeat(open_artifact(int8_file), 1, steps.append)
     assert [number.name for number in numbers] == ["causality", "stepwise = whole", "determinism"]
     assert all(number.passed for number in numbers)
     assert "nats of KL divergence" in numbers[1].what

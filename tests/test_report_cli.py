@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_figures import MACHINE
-from made_report import BUDGET, made_bench, made_check, made_report
-from page_text import words
-from tiny_files import graph, metadata, tiny_file, write_file
+from helpers.page_text import words
+from helpers.sample_figures import MACHINE
+from helpers.sample_report import BUDGET, made_bench, made_check, made_report
+from helpers.tiny_files import graph, metadata, tiny_file, write_file
 
 from edgegpt import contract
+from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.measure.bench import Bench
-from edgegpt.onnx_metadata import file_sha256
-from edgegpt.report import gather as gather_module
+from edgegpt.report import report as gather_module
 from edgegpt.report.commands import CHECK_OPTION
-from edgegpt.report.document import report_json
-from edgegpt.verdict import Estimate
+from edgegpt.report.report import report_json
+from edgegpt.runtime.onnx_file import file_sha256
 
 Capture = pytest.CaptureFixture[str]
 
@@ -51,7 +51,7 @@ def test_a_number_that_json_has_not_is_null(
     report = made_report(file)
     bad = replace(report, repeated=(replace(report.repeated[0], value=float("nan")),))
     monkeypatch.setattr(gather_module, "gather", lambda *_, **__: bad)
-    monkeypatch.setattr("edgegpt.report.page.save_page", lambda _, out: out.write_text(""))
+    monkeypatch.setattr("edgegpt.report.html.save_page", lambda _, out: out.write_text(""))
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(file), "--out", "out.html", "--json"]) == 1
 
@@ -180,43 +180,43 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("nothing_is_measured")
 def test_a_budget_that_the_file_cannot_be_held_to_is_refused_before_measuring(
-    tmp_path: Path, few_bits: Path, capsys: Capture, limits: str, sentence: str
+    tmp_path: Path, int8_file: Path, capsys: Capture, limits: str, sentence: str
 ) -> None:
     (tmp_path / "bad.jsonl").write_text("{}\n")
     (tmp_path / "long.jsonl").write_text(json.dumps({"prompt": "go", "completion": "x y " * 100}) + "\n")
     (tmp_path / "b.yaml").write_text(f"name: b\n{limits}\n")
     out = str(tmp_path / "x.html")
-    assert sentence in refused(capsys, str(few_bits), "--out", out, "--budget", str(tmp_path / "b.yaml"))
+    assert sentence in refused(capsys, str(int8_file), "--out", out, "--budget", str(tmp_path / "b.yaml"))
 
 
 @pytest.mark.parametrize("option", ["--out", "--budget", "--target"])
 @pytest.mark.usefixtures("nothing_is_measured")
 def test_a_name_that_is_no_utf8_is_refused_before_measuring(
-    tmp_path: Path, few_bits: Path, capsys: Capture, option: str
+    tmp_path: Path, int8_file: Path, capsys: Capture, option: str
 ) -> None:
     odd = os.fsdecode(b"caf\xe9.html")
     options = {"--out": str(tmp_path / "x.html"), option: odd}
-    sentence = refused(capsys, str(few_bits), *(word for pair in options.items() for word in pair))
+    sentence = refused(capsys, str(int8_file), *(word for pair in options.items() for word in pair))
     assert sentence == f"edgegpt: {option} must be a name in UTF-8, got 'caf\\udce9.html'; rename it\n"
 
 
 @pytest.mark.usefixtures("nothing_is_measured")
 def test_a_name_too_long_for_the_disk_is_refused_before_measuring(
-    tmp_path: Path, few_bits: Path, capsys: Capture
+    tmp_path: Path, int8_file: Path, capsys: Capture
 ) -> None:
     out = tmp_path / f"{'x' * 249}.html"  # the file itself could be made, but not the one beside it
-    assert "File name too long" in refused(capsys, str(few_bits), "--out", str(out))
+    assert "File name too long" in refused(capsys, str(int8_file), "--out", str(out))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["name: [", "name: x", "threads: two"])
 @pytest.mark.usefixtures("nothing_is_measured")
 def test_a_broken_profile_is_refused_before_measuring(
-    tmp_path: Path, few_bits: Path, capsys: Capture, text: str
+    tmp_path: Path, int8_file: Path, capsys: Capture, text: str
 ) -> None:
     (tmp_path / "t.yaml").write_text(text)
     out = str(tmp_path / "x.html")
-    assert "t.yaml" in refused(capsys, str(few_bits), "--out", out, "--target", str(tmp_path / "t.yaml"))
+    assert "t.yaml" in refused(capsys, str(int8_file), "--out", out, "--target", str(tmp_path / "t.yaml"))
 
 
 def test_the_checksum_of_a_budget_is_of_what_it_was_read_from(
@@ -237,13 +237,13 @@ def test_the_checksum_of_a_budget_is_of_what_it_was_read_from(
 
 
 def test_a_file_that_is_exported_again_meanwhile_gives_no_page(
-    tmp_path: Path, file: Path, few_bits: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file: Path, int8_file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out = tmp_path / "a.onnx", tmp_path / "x.html"
     shutil.copy(file, path)
 
     def exported_again(*_: object, **__: object) -> Bench:
-        shutil.copy(few_bits, path)
+        shutil.copy(int8_file, path)
         return made_bench(path)
 
     monkeypatch.setattr(gather_module, "bench", exported_again)
@@ -327,7 +327,7 @@ def test_a_reports_own_work_is_no_load(file: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(gather_module, "machine", lambda: MACHINE)
     monkeypatch.setattr(gather_module, "bench", remembered(made_bench(file)))
-    monkeypatch.setattr(gather_module, "check", remembered(None))
+    monkeypatch.setattr(gather_module, "check_file", remembered(None))
     gather_module.gather(file, tmp_path / "x.html", budget=path)
     assert befores == [MACHINE, MACHINE]
     assert options == [None, CHECK_OPTION]

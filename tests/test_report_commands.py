@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import MACHINE, made_report
-from made_target import TARGET
-from page_text import Seen
+from helpers.page_text import Seen
+from helpers.sample_report import MACHINE, made_report
+from helpers.sample_target import TARGET
 
 from edgegpt.cli.main import main
 from edgegpt.report.commands import Options, commands
-from edgegpt.report.page import page
+from edgegpt.report.html import page
 from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_report import NAME, made_page, made_report
-from page_text import Seen, words
+from helpers.page_text import Seen, words
+from helpers.sample_report import NAME, made_page, made_report
 
-from edgegpt.report.page import page
+from edgegpt.report.html import page
 
 Capture = pytest.CaptureFixture[str]
 
@@ -86,7 +86,7 @@ def test_the_users_own_style_of_pictures_is_not_the_pages(file: Path, tmp_path: 
     script = (
         "import sys, pathlib\n"
         "from made_report import made_report\n"
-        "from edgegpt.report.page import page\n"
+        "from edgegpt.report.html import page\n"
         "sys.stdout.reconfigure(encoding='utf-8')\n"
         "print(page(made_report(pathlib.Path(sys.argv[1]))), end='')"
     )

@@ -10,19 +10,17 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import DARK, LIGHT, ask, chromium, needs, printed, screenshot
-from made_report import MACHINE, made_bench, made_check, made_report
-from made_target import TARGET
-from page_text import words
+from helpers.browser import DARK, LIGHT, ask, chromium, needs, printed, screenshot
+from helpers.page_text import words
+from helpers.sample_report import MACHINE, made_bench, made_check, made_report
+from helpers.sample_target import TARGET
 from PIL import Image
 
-from edgegpt.board import Board
-from edgegpt.budget import Budget, FirstTokenLatency
+from edgegpt.budget.budget import Board, Budget, FirstTokenLatency
+from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
-from edgegpt.report.page import page as html_of
-from edgegpt.report.proof import Number
-from edgegpt.report.words import times
-from edgegpt.verdict import Estimate
+from edgegpt.report.html import page as html_of, times
+from edgegpt.runtime.self_check import Number
 from edgegpt_export import export_checkpoint
 
 pytestmark = pytest.mark.slow

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
-from made_report import around, made_bench, made_report
-from made_target import TARGET
-from page_text import words
+from helpers.page_text import words
+from helpers.sample_report import around, made_bench, made_report
+from helpers.sample_target import TARGET
 
-from edgegpt.measure.machine import machine
-from edgegpt.prediction import Predictor
-from edgegpt.report.page import page
-from edgegpt.report.predicted import predict
-from edgegpt.report.roofline import roofline
-from edgegpt.target import TargetMachine
+from edgegpt.measure.machine import this_machine
+from edgegpt.prediction.predict import Predictor
+from edgegpt.prediction.target import TargetMachine
+from edgegpt.report.html import page
+from edgegpt.report.roofline import predict, roofline
 
 Capture = pytest.CaptureFixture[str]
 
@@ -53,7 +52,7 @@ def test_a_prompt_reads_the_weights_once_a_piece(file: Path) -> None:
 # A profile beside it
 
 
-HERE = TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+HERE = TARGET.model_copy(update={"machine": TargetMachine.of(this_machine())})
 
 
 def test_a_profile_of_this_machine_gives_the_roof(file: Path) -> None:

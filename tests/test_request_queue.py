@@ -1,18 +1,17 @@
 import threading
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from edgegpt.errors import ConfigError, OverloadedError
-from edgegpt.request_queue import RequestQueue
-from edgegpt.sampling import SamplingParams
-from edgegpt.ticket import Request, Ticket
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.serving.request import Request, RequestHandle
+from edgegpt.serving.scheduler import Scheduler
 
 
 def ticket(priority=0, deadline_ms=None):
     request = Request("go", SamplingParams(deadline_ms=deadline_ms), "", priority, 0.0)
-    return Ticket(request, None, threading.Event(), None, lambda ticket: None)
+    return RequestHandle(request, None, threading.Event(), None, lambda ticket: None)
 
 
 def order(queue):
@@ -25,7 +24,7 @@ def order(queue):
 
 
 def filled(overload, depth, *priorities):
-    queue = RequestQueue(overload, depth)
+    queue = Scheduler(overload, depth)
     tickets = [ticket(priority) for priority in priorities]
     for each in tickets:
         assert queue.offer(each) == []
@@ -140,7 +139,7 @@ def test_those_whose_deadline_has_passed_leave_and_the_next_deadline_is_known():
 )
 def test_an_option_outside_its_range_is_refused(overload, depth, words):
     with pytest.raises(ConfigError, match=words):
-        RequestQueue(overload, depth)
+        Scheduler(overload, depth)
 
 
 @settings(max_examples=50)
@@ -150,8 +149,8 @@ def test_an_option_outside_its_range_is_refused(overload, depth, words):
     st.lists(st.one_of(st.integers(-2, 2), st.sampled_from(["advance", "remove"])), max_size=20),
 )
 def test_every_request_is_in_one_place_and_the_queue_is_bounded_and_in_order(overload, depth, events):
-    queue = RequestQueue(overload, depth)
-    inside: list[Ticket] = []
+    queue = Scheduler(overload, depth)
+    inside: list[RequestHandle] = []
     for event in events:
         if event == "advance":
             if queue.running is not None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
+from robot_commands import generate
 from safetensors import safe_open
 
 import edgegpt
-from edgegpt.evaluation import evaluate
-from edgegpt.pairs import read_jsonl
+from edgegpt.examples import read_jsonl
+from edgegpt.runtime.evaluation import evaluate
+from edgegpt.training.config import RunConfig
 from edgegpt.training.loop import STATE
-from edgegpt.training.robot_commands import generate
-from edgegpt.training.run_config import RunConfig
 from edgegpt_export import export_checkpoint
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -55,7 +55,9 @@ def test_it_answers_as_well_as_the_readme_says(rover_file: Path, name: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "points"), [("int8", 0.5), ("int4", 2.0)])
-def test_few_bits_cost_it_few_points(rover_file: Path, precision: str, points: float, tmp_path: Path) -> None:
+def test_int8_file_cost_it_few_points(
+    rover_file: Path, precision: str, points: float, tmp_path: Path
+) -> None:
     file = tmp_path / "rover.onnx"
     export_checkpoint(ROVER, file, precision=precision)
     for name in RUN.validation:

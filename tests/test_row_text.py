@@ -1,21 +1,19 @@
-"""edgegpt.row_text: what is printed of a limit never contradicts its verdict."""
+"""edgegpt.budget.format: what is printed of a limit never contradicts its verdict."""
 
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from made_figures import FIGURES, MACHINE
+from helpers.sample_figures import FIGURES, MACHINE
+from hypothesis import given, strategies as st
 
-from edgegpt.board import Board
-from edgegpt.budget import Budget
-from edgegpt.check import Check
-from edgegpt.measure.machine import machine
-from edgegpt.measure.noise import noise
-from edgegpt.row_text import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
-from edgegpt.verdict import Estimate, Row, Verdict, judge, rows
+from edgegpt.budget.budget import Board, Budget
+from edgegpt.budget.check import Check
+from edgegpt.budget.format import HEADER, cells, doubt, limit, margin, measured, remarks, sentence
+from edgegpt.budget.verdict import Estimate, Row, Verdict, judge, rows
+from edgegpt.measure.machine import this_machine
+from edgegpt.measure.noise import measured_noise
 
 positive = st.floats(1e-9, 1e15)
 names = st.sampled_from(["load_ms", "accuracy"])
@@ -100,7 +98,7 @@ def test_below_the_table_stand_the_board_its_goals_the_noise_and_advice() -> Non
     board = Board(description="A robot's board", never_measured=["load_ms"])
     budget = Budget(name="b", load_ms=1.0, board=board)
     checked = Check(
-        Path("x.onnx"), budget, 1, machine(), 6, (), ("the load was 9", "a core was shared"), ("more",)
+        Path("x.onnx"), budget, 1, this_machine(), 6, (), ("the load was 9", "a core was shared"), ("more",)
     )
     assert list(remarks(checked)) == [
         "The budget is for: A robot's board",
@@ -108,7 +106,7 @@ def test_below_the_table_stand_the_board_its_goals_the_noise_and_advice() -> Non
         "This machine was not quiet, so its times are upper bounds: the load was 9; a core was shared.",
         "more.",
     ]
-    (unknown,) = noise([replace(FIGURES, waited_percent=None)], MACHINE, 1)
+    (unknown,) = measured_noise([replace(FIGURES, waited_percent=None)], MACHINE, 1)
     assert list(remarks(replace(checked, noise=(unknown,))))[2] == (
         f"This machine may not have been quiet, so its times are upper bounds: {unknown}."
     )

@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -15,7 +14,7 @@ from transformers.generation.logits_process import (
 )
 
 from edgegpt.errors import SamplingError
-from edgegpt.sampling import (
+from edgegpt.runtime.sampling import (
     SamplingParams,
     draw,
     filtered_weights,

@@ -1,15 +1,15 @@
 import threading
 
 import pytest
-from scripted import Clock, greedy
-from serving import ANSWER, PROMPT, SOON, Held, ended_as
-from tiny_files import tiny_file
+from helpers.scripted import Clock, greedy
+from helpers.serving import ANSWER, PROMPT, SOON, Held, ended_as
+from helpers.tiny_files import tiny_file
 
 import edgegpt
 from edgegpt.errors import EngineError, OverloadedError, PreemptedError, PromptError, TokenizerError
-from edgegpt.reply import Piece
-from edgegpt.sampling import SamplingParams
-from edgegpt.server import GenerationServer
+from edgegpt.runtime.reply import TextChunk
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.serving.server import GenerationServer
 
 NOTHING = type(None)
 WHOLE = (ANSWER, "eos", NOTHING)
@@ -33,7 +33,7 @@ def clock(monkeypatch):
 
 
 def test_a_reply_is_the_generators_and_its_pieces_come_in_order(held):
-    pieces: list[Piece] = []
+    pieces: list[TextChunk] = []
     held.release()
     ticket = held.submit(on_piece=pieces.append)
     assert ended_as(ticket) == WHOLE

@@ -7,8 +7,8 @@ import time
 import weakref
 
 import pytest
-from scripted import Script, greedy
-from serving import ANSWER, PROMPT, SOON, Held, ended_as
+from helpers.scripted import Script, greedy
+from helpers.serving import ANSWER, PROMPT, SOON, Held, ended_as
 
 from edgegpt.errors import (
     ConfigError,
@@ -18,8 +18,8 @@ from edgegpt.errors import (
     PromptError,
     SessionError,
 )
-from edgegpt.server import GenerationServer
-from edgegpt.server_statistics import LAST_REQUESTS, LAST_TOKENS, OUTCOMES
+from edgegpt.serving.server import GenerationServer
+from edgegpt.serving.stats import LAST_REQUESTS, LAST_TOKENS, OUTCOMES
 
 NOTHING = type(None)
 WHOLE = (ANSWER, "eos", NOTHING)
@@ -135,7 +135,7 @@ def test_an_engine_error_fails_its_request_alone_with_the_text_until_then(held, 
 def test_an_error_that_nobody_expected_fails_its_request_alone(held, monkeypatch, caplog):
     held.release()
     with monkeypatch.context() as patch:
-        patch.setattr("edgegpt.turn.Turn._piece", lambda self, text: 1 / 0)
+        patch.setattr("edgegpt.runtime.stream.Turn._piece", lambda self, text: 1 / 0)
         ticket = held.submit()
         assert ended_as(ticket)[1:] == ("error", EngineError)
     assert "division by zero" in str(ticket.outcome().error)

@@ -1,9 +1,9 @@
 import pytest
-from scripted import Script, greedy
+from helpers.scripted import Script, greedy
 
-from edgegpt import session_store
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
-from edgegpt.session_store import SessionStore
+from edgegpt.serving import sessions
+from edgegpt.serving.sessions import SessionStore
 
 SHORT = greedy(max_new_tokens=2)
 ONE = Script("go", "ab").engine.cache_bytes
@@ -22,7 +22,7 @@ def turn(store, name):
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(session_store, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(sessions, "perf_counter", lambda: now[0])
     return now
 
 

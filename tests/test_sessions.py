@@ -2,12 +2,12 @@ import threading
 
 import numpy as np
 import pytest
-from scripted import GREEDY, Script, greedy
-from tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
+from helpers.scripted import GREEDY, Script, greedy
+from helpers.tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
 
 import edgegpt
 from edgegpt.errors import EngineError, PromptError, SessionError
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.sampling import SamplingParams
 
 TURNS = ["go left", "stop", "turn 5"]
 SHORT = greedy(max_new_tokens=4)

@@ -1,8 +1,7 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from edgegpt.stop import StopMatcher
+from edgegpt.runtime.stream import StopMatcher
 
 
 def run(stops, pieces):

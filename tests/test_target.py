@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from made_target import TARGET
+from helpers.sample_target import TARGET
 
-from edgegpt.cores import cpu_name
 from edgegpt.errors import ConfigError
-from edgegpt.measure.machine import machine
-from edgegpt.prediction import caveats, is_here
-from edgegpt.target import Target, TargetMachine
+from edgegpt.measure.machine import this_machine
+from edgegpt.prediction.predict import caveats, is_here
+from edgegpt.prediction.target import Target, TargetMachine
+from edgegpt.system import cpu_name
 
 WRONG_BLOCK = [row.model_dump() for row in TARGET.products]
 WRONG_BLOCK[0]["block"] = 64
@@ -23,7 +23,7 @@ def written(folder: Path, **changes: object) -> Path:
 
 
 def here() -> Target:
-    return TARGET.model_copy(update={"machine": TargetMachine.of(machine())})
+    return TARGET.model_copy(update={"machine": TargetMachine.of(this_machine())})
 
 
 def test_a_target_survives_its_file(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_arm64_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> Non
 
 
 def test_other_versions_and_a_busy_machine_are_said() -> None:
-    mine = TargetMachine.of(machine())
+    mine = TargetMachine.of(this_machine())
     old = mine.model_copy(update={"versions": {"onnxruntime": "1.0"}})
     target = TARGET.model_copy(update={"machine": old, "noise": ["the load was 9"]})
     assert is_here(target)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import CORPUS
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from edgegpt.errors import TokenizerError
 from edgegpt.tokenizer import END_OF_TEXT, MIN_VOCAB_SIZE, Split, Tokenizer

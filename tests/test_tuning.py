@@ -8,17 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_files import tiny_file, tokenizer, torch_greedy
+from helpers.tiny_files import tiny_file, tokenizer, torch_greedy
 
 import edgegpt
-from edgegpt import contract, tuning
-from edgegpt.artifact import open_artifact
-from edgegpt.deadline import EnginePace
-from edgegpt.engine import Engine
+from edgegpt import contract
 from edgegpt.errors import EngineError, MeasureError
-from edgegpt.onnx_metadata import file_sha256
-from edgegpt.sampling import SamplingParams
-from edgegpt.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
+from edgegpt.runtime import tuning
+from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.deadline import EngineLatency
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.onnx_file import file_sha256
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
 from edgegpt_export import export_checkpoint
 
 SHA = "a" * 64
@@ -313,7 +314,7 @@ def test_a_piece_without_tokens_is_refused(chunk, tmp_path):
 
 
 def test_the_pace_of_prompts_and_of_further_tokens_is_one_where_one_session_does_both():
-    together, apart = EnginePace(), EnginePace(prefills_apart=True)
+    together, apart = EngineLatency(), EngineLatency(prefills_apart=True)
     for pace in (together, apart):
         pace.note_prefill(1, 3.0)
         pace.decode.note(1.0)

@@ -1,12 +1,11 @@
-"""edgegpt.verdict: a limit is broken only when the whole interval lies beyond it."""
+"""edgegpt.budget.verdict: a limit is broken only when the whole interval lies beyond it."""
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from edgegpt.verdict import AT_LEAST, Estimate, Row, Verdict, judge, rows
+from edgegpt.budget.verdict import AT_LEAST, Estimate, Row, Verdict, judge, rows
 
 positive = st.floats(1e-6, 1e9)
 

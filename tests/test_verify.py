@@ -7,16 +7,15 @@ import numpy as np
 import onnx
 import pytest
 from conftest import random_gpt
-from graphs import SMALL, engine_graph, model_and_graph, session_of, small
+from helpers.graphs import SMALL, engine_graph, model_and_graph, session_of, small
 from onnx import TensorProto, helper, numpy_helper
 
-from edgegpt.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt.errors import ArtifactError, CheckpointError, VerificationError
+from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt_export import export_checkpoint, verify_file
-from edgegpt_export.compare import compare, max_abs
-from edgegpt_export.evidence import Check, Evidence, Row
-from edgegpt_export.limits import LIMITS
-from edgegpt_export.quantisation import preset
+from edgegpt_export.bit_allocation import preset
+from edgegpt_export.evidence import LIMITS, Check, Evidence, Row
+from edgegpt_export.runner import compare, max_abs
 from edgegpt_export.verify import verify
 
 FP32 = LIMITS["fp32"]

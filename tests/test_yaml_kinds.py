@@ -1,4 +1,4 @@
-"""edgegpt.yaml_kinds: a YAML file of another kind is called that, and a name alone is no path."""
+"""edgegpt.config.yaml_reader: a YAML file of another kind is called that, and a name alone is no path."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from edgegpt.budget import Budget
-from edgegpt.config import ModelConfig
+from edgegpt.budget.budget import Budget
+from edgegpt.config.model import ModelConfig
+from edgegpt.config.yaml_reader import KINDS, other_kind
 from edgegpt.errors import ConfigError
-from edgegpt.target import Target
-from edgegpt.training.run_config import RunConfig
-from edgegpt.yaml_kinds import KINDS, other_kind
+from edgegpt.prediction.target import Target
+from edgegpt.training.config import RunConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = {

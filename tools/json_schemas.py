@@ -9,17 +9,17 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from edgegpt.atomic import write_text
 from edgegpt.budget import Budget
 from edgegpt.config import ModelConfig
-from edgegpt.target import Target
+from edgegpt.files import write_text
+from edgegpt.prediction import Target
 
 FOLDER: Final = Path(__file__).parents[1] / "configs" / "schemas"
 
 
 def schemas() -> dict[str, str]:
     """Return file name and text of every JSON Schema."""
-    from edgegpt.training.run_config import RunConfig
+    from edgegpt.training import RunConfig
 
     classes: dict[str, type] = {
         "model": ModelConfig,

@@ -1,10 +1,17 @@
-"""How many threads, of which kind, and how much of a prompt at once: measured on this machine.
+"""Measure how many threads, and which prefill chunk, are fastest on this machine."""
 
-Nothing is imported here, so that the process that measures (`edgegpt.autotune.duel`) loads no more than
-it needs. Where to look:
+from typing import TYPE_CHECKING
 
-    run      autotune: measures a file at every number of threads and keeps what is best
-    duel     the process that measures two ways to run a file against each other
-    figures  Duel, what such a process found
-    choice   choose: from duels to a Tuning, and why
-"""
+from edgegpt import lazy_names
+
+if TYPE_CHECKING:
+    from edgegpt.autotune.choose import MARGIN as MARGIN, PairedComparison as PairedComparison, Ratio as Ratio
+    from edgegpt.autotune.run import Autotuned as Autotuned, autotune as autotune
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "choose": "MARGIN PairedComparison Ratio",
+        "run": "Autotuned autotune",
+    },
+)

@@ -1,22 +1,15 @@
 """Measure a file at every number of threads that this process may use, choose, and keep the choice."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt import tuning
-from edgegpt.artifact import file_identity
-from edgegpt.autotune.choice import Choice, choose
-from edgegpt.autotune.figures import Duel
-from edgegpt.measure.machine import Machine, machine
-from edgegpt.measure.noise import noise
-from edgegpt.measure.process import run_child
+from edgegpt.autotune.choose import Choice, PairedComparison, choose
+from edgegpt.measure import Machine, Progress, measured_noise, run_child, this_machine
+from edgegpt.runtime import file_identity, tuning
 
 SECONDS: Final = 3.0
 _EVERY: Final = 8  # up to so many threads every number is tried
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class Autotuned:
 
     path: str
     machine: Machine
-    duels: tuple[Duel, ...]
+    duels: tuple[PairedComparison, ...]
     choice: Choice
     kept: Path
     noise: tuple[str, ...]
@@ -62,7 +55,7 @@ def autotune(
     """
     identity = file_identity(path)
     tuning.make_folder(identity)  # before a minute of measuring, not after it
-    before = machine()
+    before = this_machine()
     counts = thread_counts(before.available_cores)
     ways = [(threads, False) for threads in counts]
     ways += [(threads, True) for threads in counts if allow_spinning and threads > 1]
@@ -70,7 +63,9 @@ def autotune(
     for i, (threads, spinning) in enumerate(ways):
         job = {"path": str(path), "threads": threads, "spinning": spinning, "seconds": seconds}
         progress = _part(on_progress, i, len(ways))
-        duels.append(Duel.model_validate(run_child("edgegpt.autotune.duel", job, on_progress=progress)))
+        duels.append(
+            PairedComparison.model_validate(run_child("edgegpt.autotune.child", job, on_progress=progress))
+        )
     choice = choose(duels)
     return Autotuned(
         path=str(path),
@@ -78,7 +73,7 @@ def autotune(
         duels=tuple(duels),
         choice=choice,
         kept=tuning.keep(identity, choice.tuning),
-        noise=noise(duels, before, counts[-1]),
+        noise=measured_noise(duels, before, counts[-1]),
     )
 
 

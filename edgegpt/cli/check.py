@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.box import SIMPLE_HEAD
 
+from edgegpt.budget import HEADER, cells, doubt, remarks, sentence, threads_text, versions_text
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError
-from edgegpt.row_text import HEADER, cells, doubt, remarks, sentence, threads_text, versions_text
 
 if TYPE_CHECKING:
-    from edgegpt.check import Check
+    from edgegpt.budget import Check
 
 
 def check(
@@ -32,9 +32,7 @@ def check(
 
     A limit is broken only when the whole 95 % interval lies beyond it.
     """
-    from edgegpt.budget import Budget
-    from edgegpt.check import check as run
-    from edgegpt.check import check_json
+    from edgegpt.budget import Budget, check_file as run, check_json
 
     limits = Budget.from_yaml(budget)
     with steps() as on_step:

@@ -20,9 +20,8 @@ def eval_(
     """Measure exact match and loss per token of a file on examples."""
     from rich.progress import track
 
-    from edgegpt.evaluation import evaluate
-    from edgegpt.generator import load
-    from edgegpt.pairs import read_jsonl
+    from edgegpt.examples import read_jsonl
+    from edgegpt.runtime import evaluate, load
 
     pairs = read_jsonl(data)
     generator = load(file, threads=threads)

@@ -1,17 +1,23 @@
-"""`edgegpt export CHECKPOINT --out FILE.onnx`."""
+"""`edgegpt export CHECKPOINT --out FILE.onnx`.
+
+What `--precision auto` chose, and why, as a table.
+"""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from edgegpt.cli.evidence import evidence_sentence
-from edgegpt.cli.extras import needs
-from edgegpt.cli.out_file import out_file
-from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout
+from edgegpt.cli.options import out_file
+from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
 from edgegpt.cli.progress import steps
-from edgegpt.cli.recipe import recipe_table
+from edgegpt.errors import needs
+
+if TYPE_CHECKING:
+    from edgegpt_export.bit_allocation import Quantisation
 
 CheckpointArgument = Annotated[
     Path,
@@ -71,3 +77,15 @@ def export(
     times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in report.seconds.items())
     stdout.print(f"{report.path}: {megabytes(report.bytes)}, {target}, {precision} ({times})")
     stdout.print(f"Verified: {evidence_sentence(report.evidence)}")
+
+
+def recipe_table(quantisation: "Quantisation") -> Table:
+    """A row a matrix: its bits, and the KL that few bits in it alone would cost."""
+    why = quantisation.why
+    limit = ", ".join(f"{name} {value:g}" for name, value in why["limit"].items())
+    rows = []
+    for name, bits in quantisation.bits.items():
+        alone = why["kl_of_one_matrix_alone"][name]
+        rows.append([name, str(bits), *(f"{alone[few]:.1e}" if few in alone else "-" for few in ("4", "8"))])
+    title = f"bits for {limit}: KL {why['kl']:.2g} nats on {why['measured_on']}"
+    return table(title, ["matrix", "bits", "KL of 4 alone", "KL of 8 alone"], rows)

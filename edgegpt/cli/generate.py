@@ -10,7 +10,7 @@ from edgegpt.cli.output import FileArgument, JsonOption, print_json, stderr
 from edgegpt.errors import PromptError
 
 if TYPE_CHECKING:
-    from edgegpt.turn import Stream
+    from edgegpt.runtime import Stream
 
 
 # Why an answer may not be whole, which its text does not tell.
@@ -43,7 +43,7 @@ def generate(
     as_json: JsonOption = False,
 ) -> None:
     """Answer one prompt. What is not given is as the file's own sampling defaults have it."""
-    from edgegpt.generator import load
+    from edgegpt.runtime import load
 
     given: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,

@@ -9,7 +9,7 @@ from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, 
 def info(file: FileArgument, as_json: JsonOption = False) -> None:
     """Say what a file is: shape, precision, provenance, evidence, sampling defaults."""
     from edgegpt.accounting import kv_cache_bytes, parameter_count
-    from edgegpt.artifact import open_artifact
+    from edgegpt.runtime import open_artifact
 
     artifact = open_artifact(file, threads=None)
     config = artifact.config

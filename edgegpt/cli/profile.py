@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.extras import needs
-from edgegpt.cli.out_file import check_out_file, out_file
+from edgegpt.budget import threads_text
+from edgegpt.cli.options import check_out_file, out_file, schema_comment
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
-from edgegpt.cli.schema_comment import schema_comment
-from edgegpt.errors import MeasureError
-from edgegpt.measure.noise import quietness
-from edgegpt.row_text import threads_text
+from edgegpt.errors import MeasureError, needs
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.target import Target
+    from edgegpt.prediction import Target
 
 
 def profile(
@@ -32,14 +30,14 @@ def profile(
     if name == "":
         raise MeasureError("--name must not be empty; leave it out for the system's own")
     with needs("plan"):
-        from edgegpt_export import op_graphs
-        from edgegpt_export.random_file import write_random_file
-    from edgegpt.atomic import write_text
-    from edgegpt.profiling.profile import profile as measure
+        from edgegpt_export import synthetic
+        from edgegpt_export.synthetic import write_random_file
+    from edgegpt.files import write_text
+    from edgegpt.profiling import profile_board as measure
 
     with steps() as on_step:
         target = measure(
-            op_graphs,
+            synthetic,
             write_random_file,
             name=name,
             threads=threads,

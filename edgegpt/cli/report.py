@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.extras import needs
-from edgegpt.cli.file_name import check_name
-from edgegpt.cli.out_file import check_out_file, out_file
+from edgegpt.cli.options import check_name, check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
-from edgegpt.errors import BudgetError, MeasureError, VerificationError
-from edgegpt.measure.noise import quietness
+from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.report.gather import Report
+    from edgegpt.report import Report
 
 
 def report(
@@ -51,9 +49,8 @@ def report(
         if given is not None:
             check_name(option, given)
     with needs("report"):
-        from edgegpt.report.page import save_page
-    from edgegpt.report.document import report_json
-    from edgegpt.report.gather import gather
+        from edgegpt.report import save_page
+    from edgegpt.report import gather, report_json
 
     with steps() as on_step:
         made = gather(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgegpt.cli.extras import needs
 from edgegpt.cli.output import JsonOption, stderr
+from edgegpt.errors import needs
 
 if TYPE_CHECKING:
-    from edgegpt.training.loop import Progress
+    from edgegpt.training import Progress
 
 
 def train(
@@ -20,11 +20,9 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model from JSONL pairs, text, or the project's generator of robot commands."""
+    """Train a model from JSONL pairs, text, or a generator that the run file names."""
     with needs("train"):
-        from edgegpt.training.loop import STATE
-        from edgegpt.training.loop import train as train_run
-        from edgegpt.training.run_config import RunConfig
+        from edgegpt.training import STATE, RunConfig, train as train_run
 
     run = RunConfig.from_yaml(run_file)
     with ExitStack() as stack:

@@ -8,11 +8,10 @@ import typer
 
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
 from edgegpt.cli.progress import measuring
-from edgegpt.measure.noise import quietness
+from edgegpt.measure import quietness
 
 if TYPE_CHECKING:
-    from edgegpt.autotune.figures import Duel, Relative
-    from edgegpt.autotune.run import Autotuned
+    from edgegpt.autotune import Autotuned, PairedComparison, Ratio
 
 
 def tune(
@@ -34,7 +33,7 @@ def tune(
     One thread that sleeps while it waits is the rule; more are taken only where they are faster by a
     tenth beyond doubt, since a robot's other programs want the cores.
     """
-    from edgegpt.autotune.run import autotune
+    from edgegpt.autotune import autotune
 
     with measuring(visible=not as_json) as on_progress:
         result = autotune(file, allow_spinning=allow_spinning, seconds=seconds, on_progress=on_progress)
@@ -45,8 +44,8 @@ def tune(
 
 
 def _print(result: "Autotuned") -> None:
-    from edgegpt.row_text import versions_text
-    from edgegpt.tuning import PREFILL_CHUNK
+    from edgegpt.budget import versions_text
+    from edgegpt.runtime import PREFILL_CHUNK
 
     machine, first = result.machine, result.duels[0]
     cores = f"{machine.available_cores} of {machine.cores} cores"
@@ -89,17 +88,17 @@ def _print(result: "Autotuned") -> None:
         )
 
 
-def _time(relative: "Relative") -> tuple[str, str]:
+def _time(relative: "Ratio") -> tuple[str, str]:
     high = "?" if math.isinf(relative.high) else f"{relative.high:.2f}"
     return f"{relative.ms:.3f}", f"{relative.share:.2f} ({relative.low:.2f}-{high})"
 
 
-def _memory(duel: "Duel") -> str:
+def _memory(duel: "PairedComparison") -> str:
     return "unknown" if duel.session_bytes is None else megabytes(duel.session_bytes)
 
 
 def _json(result: "Autotuned") -> dict[str, Any]:
-    from edgegpt.autotune.choice import MARGIN
+    from edgegpt.autotune import MARGIN
 
     return {
         "path": result.path,
@@ -126,6 +125,6 @@ def _json(result: "Autotuned") -> dict[str, Any]:
     }
 
 
-def _relative(relative: "Relative") -> dict[str, float | None]:
+def _relative(relative: "Ratio") -> dict[str, float | None]:
     """Milliseconds, and shares of one thread's time; a missing upper bound is None."""
     return {**relative.model_dump(), "high": None if math.isinf(relative.high) else relative.high}

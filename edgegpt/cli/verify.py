@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from edgegpt.cli.evidence import evidence_tables
-from edgegpt.cli.extras import needs
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout
 from edgegpt.cli.progress import steps
-from edgegpt.errors import VerificationError
+from edgegpt.errors import VerificationError, needs
 
 
 def verify(

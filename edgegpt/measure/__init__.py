@@ -1,17 +1,77 @@
-"""What a model costs on this machine: times, memory, bytes.
+"""Measure what a model costs on this machine: times, memory, bytes.
 
-Nothing is imported here, so that the process that measures (`edgegpt.measure.child`) loads what a
-robot's process loads and no more. Where to look:
-
-    process       measure_process: one fresh child process measures one file
-    plan          Plan, what a child shall do, and ProcessFigures, what it found
-    timing        first_token_ms, token_ms: one sample and one burst, on an engine in this process
-    rounds        Rounds: every prompt length and cache fill in turn
-    leak          growth: how memory grows from request to request
-    waiting       moment: how long a process was kept from its core
-    distribution  Distribution: percentiles with their confidence intervals
-    machine       machine: which machine, how many cores, how busy
-    free_memory   available_memory_bytes: what this process may still take
-    memory        resident memory of this process, private and mapped apart
-    bandwidth     read_bandwidth: how fast this machine reads memory
+A process that measures (`edgegpt.measure.child`) loads what a robot's process loads and no more, so each
+name is imported when it is first used.
 """
+
+from typing import TYPE_CHECKING
+
+from edgegpt import lazy_names
+
+if TYPE_CHECKING:
+    from edgegpt.measure.bandwidth import (
+        beyond_cache_bytes as beyond_cache_bytes,
+        read_bandwidth as read_bandwidth,
+    )
+    from edgegpt.measure.bench import (
+        INSIDE as INSIDE,
+        Bench as Bench,
+        bench_json as bench_json,
+        run_bench as run_bench,
+    )
+    from edgegpt.measure.distribution import (
+        P99_SAMPLES as P99_SAMPLES,
+        Distribution as Distribution,
+        Interval as Interval,
+    )
+    from edgegpt.measure.machine import (
+        Machine as Machine,
+        available_memory_bytes as available_memory_bytes,
+        this_machine as this_machine,
+    )
+    from edgegpt.measure.noise import (
+        DISTURBED_PERCENT as DISTURBED_PERCENT,
+        load_noise as load_noise,
+        measured_noise as measured_noise,
+        quietness as quietness,
+    )
+    from edgegpt.measure.plot import (
+        draw_first_token as draw_first_token,
+        draw_tail as draw_tail,
+        draw_token as draw_token,
+        save_plot as save_plot,
+    )
+    from edgegpt.measure.process import (
+        check_threads as check_threads,
+        measure_process as measure_process,
+        run_child as run_child,
+    )
+    from edgegpt.measure.spec import (
+        BURST as BURST,
+        MOST_TIMES as MOST_TIMES,
+        STEADY_REQUESTS as STEADY_REQUESTS,
+        MeasureSpec as MeasureSpec,
+        ProcessResult as ProcessResult,
+    )
+    from edgegpt.measure.timing import (
+        first_token_ms as first_token_ms,
+        random_ids as random_ids,
+        token_ms as token_ms,
+    )
+    from edgegpt.measure.worker import OnStep as OnStep, Progress as Progress, run_job as run_job
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "bandwidth": "beyond_cache_bytes read_bandwidth",
+        "bench": "Bench INSIDE bench_json run_bench",
+        "distribution": "Distribution Interval P99_SAMPLES",
+        "machine": "Machine available_memory_bytes this_machine",
+        "noise": "DISTURBED_PERCENT load_noise measured_noise quietness",
+        "plot": "draw_first_token draw_tail draw_token save_plot",
+        "process": "check_threads measure_process run_child",
+        "spec": "BURST MOST_TIMES MeasureSpec ProcessResult STEADY_REQUESTS",
+        "timing": "first_token_ms random_ids token_ms",
+        "worker": "OnStep Progress run_job",
+    },
+)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgegpt.measure.machine import available_memory_bytes, last_level_cache_bytes
-from edgegpt.measure.plan import Bandwidth
+from edgegpt.measure.spec import Bandwidth
 
 _SECONDS: Final = 0.3
 _MIN_PASSES: Final = 5

@@ -27,20 +27,18 @@ import numpy as np  # noqa: E402
 
 from edgegpt.errors import MeasureError, PromptError  # noqa: E402
 from edgegpt.measure.distribution import Distribution  # noqa: E402
-from edgegpt.measure.job import Progress, do  # noqa: E402
 from edgegpt.measure.leak import growth  # noqa: E402
-from edgegpt.measure.memory import memory, peak_rss_bytes  # noqa: E402
-from edgegpt.measure.plan import (  # noqa: E402
+from edgegpt.measure.spec import (  # noqa: E402
     Bandwidth,
-    Plan,
-    ProcessFigures,
-    figures_to_json,
-    plan_from_json,
+    MeasureSpec,
+    ProcessResult,
+    result_to_json,
+    spec_from_json,
 )
-from edgegpt.measure.rounds import Rounds  # noqa: E402
-from edgegpt.measure.timing import MS  # noqa: E402
-from edgegpt.measure.waiting import waited_seconds  # noqa: E402
-from edgegpt.sampling import SamplingParams, new_rng, sample  # noqa: E402
+from edgegpt.measure.timing import MS, Rounds  # noqa: E402
+from edgegpt.measure.worker import Progress, run_job  # noqa: E402
+from edgegpt.runtime import SamplingParams, new_rng, sample  # noqa: E402
+from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
 _PARTS = 50  # samples of what is measured beside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
@@ -48,10 +46,10 @@ _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """The job of edgegpt.measure.process.measure_process."""
-    return figures_to_json(measure(job["path"], plan_from_json(job["plan"]), progress))
+    return result_to_json(measure(job["path"], spec_from_json(job["plan"]), progress))
 
 
-def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
+def measure(path: str, plan: MeasureSpec, progress: Progress) -> ProcessResult:
     """All that the plan asks for; memory is looked at before anything that a robot's process never does."""
     after_import = memory()
     start = time.perf_counter()
@@ -78,7 +76,7 @@ def measure(path: str, plan: Plan, progress: Progress) -> ProcessFigures:
     after_work, peak = memory(), peak_rss_bytes()
     grown = growth(model.engine, plan.requests, plan.seed) if plan.requests else None
     tokenise, tokenise_tokens = _tokenise(model) if plan.apart else (None, 0)
-    return ProcessFigures(
+    return ProcessResult(
         import_ms=MS * (imported - started),
         load_ms=MS * load_seconds,
         load_waited_ms=None if load_waited is None else MS * load_waited,
@@ -136,11 +134,11 @@ def _draw(engine: edgegpt.Engine) -> Distribution:
 
 def _bandwidth(path: str, threads: int) -> tuple[Bandwidth, ...]:
     from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth  # not before memory is known
-    from edgegpt.measure.file import read_file
+    from edgegpt.runtime import read_file
 
     beyond, model = beyond_cache_bytes(), read_file(path).bytes
     return read_bandwidth(beyond, threads), read_bandwidth(min(model, beyond), threads)
 
 
 if __name__ == "__main__":
-    sys.exit(do(work))
+    sys.exit(run_job(work))

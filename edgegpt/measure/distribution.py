@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgegpt.errors import MeasureError
-from edgegpt.reply import percentile
+from edgegpt.runtime import percentile
 
 CONFIDENCE: Final = 0.95
 P99_SAMPLES: Final = 368  # from which on a p99 has an upper bound: 0.99^368 is below half of what is left

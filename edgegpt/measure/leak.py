@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.engine import Engine
-from edgegpt.measure.memory import memory
 from edgegpt.measure.timing import random_ids
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime import Engine, SamplingParams
+from edgegpt.system import memory
 
 _LONGEST_PROMPT: Final = 64
 _LONGEST_ANSWER: Final = 4

@@ -8,10 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from edgegpt.cores import allowed_cpus, available_cores, cpu_name, system_text
-from edgegpt.cores import cgroup_quota as cgroup_quota
-from edgegpt.measure.free_memory import available_memory_bytes as available_memory_bytes
-from edgegpt.measure.free_memory import meminfo_bytes
+from edgegpt.system import (
+    allowed_cpus,
+    available_cores,
+    available_memory_bytes as available_memory_bytes,
+    cgroup_quota as cgroup_quota,
+    cpu_name,
+    meminfo_bytes,
+    system_text,
+)
 
 _CPU0: Final = Path("/sys/devices/system/cpu/cpu0")
 _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3}
@@ -55,7 +60,7 @@ class Machine:
         return available_cores(self.affinity, self.quota)
 
 
-def machine() -> Machine:
+def this_machine() -> Machine:
     """This machine now."""
     return Machine(
         cpu=cpu_name(),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from edgegpt.measure.machine import Machine
-from edgegpt.reply import percentile
+from edgegpt.runtime import percentile
 
 # Share of its time that a process was ready to run while other work had its core, from which on its slow
 # samples are the machine's: a wait is as long as ten tokens of a small model.
@@ -38,7 +38,7 @@ class Loaded(Protocol):
         """What of it was other work's; None where it is not known."""
 
 
-def noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple[str, ...]:
+def measured_noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple[str, ...]:
     """Why the times are not to be trusted, one sentence each; empty on a quiet machine.
 
     Args:

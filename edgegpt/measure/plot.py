@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from edgegpt.atomic import atomic_write
+from edgegpt.files import atomic_write
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
 

@@ -6,24 +6,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import edgegpt
 from edgegpt import errors
-from edgegpt.errors import EdgeGPTError, MeasureError
-from edgegpt.measure.machine import machine
-from edgegpt.measure.plan import Plan, ProcessFigures, figures_from_json
-from edgegpt.short_cause import short_cause
-
-Progress = Callable[[float], None]
+from edgegpt.errors import EdgeGPTError, MeasureError, first_line
+from edgegpt.measure.machine import this_machine
+from edgegpt.measure.spec import MeasureSpec, ProcessResult, result_from_json
+from edgegpt.measure.worker import Progress
 
 
 def measure_process(
-    path: str | Path, plan: Plan | None = None, *, on_progress: Progress | None = None
-) -> ProcessFigures:
+    path: str | Path, plan: MeasureSpec | None = None, *, on_progress: Progress | None = None
+) -> ProcessResult:
     """What a fresh process measures of a file; it is the robot's process, so memory is the model's.
 
     Args:
@@ -36,14 +33,14 @@ def measure_process(
             failed or was killed.
         ArtifactError, EngineError, NonFiniteLogitsError: as `edgegpt.load`.
     """
-    plan = Plan() if plan is None else plan
+    plan = MeasureSpec() if plan is None else plan
     check_threads(plan.threads)
     job = {"path": str(path), "plan": asdict(plan)}
-    return figures_from_json(run_child("edgegpt.measure.child", job, on_progress=on_progress))
+    return result_from_json(run_child("edgegpt.measure.child", job, on_progress=on_progress))
 
 
 def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None = None) -> Any:
-    """What a fresh process found, which runs a module that ends in `edgegpt.measure.job.do`.
+    """What a fresh process found, which runs a module that ends in `edgegpt.measure.worker.do`.
 
     Args:
         module: its name.
@@ -88,7 +85,7 @@ def check_threads(threads: int) -> None:
     """Raise MeasureError where `threads` is not within 1 to the cores that this process may use."""
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise MeasureError(f"threads must be a whole number of at least 1, got {threads!r}")
-    cores = machine().available_cores
+    cores = this_machine().available_cores
     if threads > cores:
         raise MeasureError(
             f"threads must be at most {cores}, the cores that this process may use, got {threads}; threads "
@@ -143,5 +140,5 @@ def _death(path: str | Path, code: int, stderr: str) -> str:
         hint = "; the system may have run out of memory" if -code == signal.SIGKILL else ""
         return f"the process that measured {path} was ended by {name}{hint}"
     lines = stderr.strip().splitlines()
-    cause = short_cause(Exception(lines[-1])) if lines else f"exit code {code}"
+    cause = first_line(Exception(lines[-1])) if lines else f"exit code {code}"
     return f"the process that measured {path} failed: {cause}"

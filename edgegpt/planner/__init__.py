@@ -1,15 +1,36 @@
-"""The strongest models that a budget allows, found by counting and predicting, without training any.
+"""Search for the strongest models that a budget allows, by counting and predicting."""
 
-scaling       which of two models is expected to be stronger, and why
-space         the models that are looked at
-limits        the limits that can be counted or predicted, and a model's figures for them
-search        look at a range of the space; put the results of ranges together
-spread        run ranges one after another or in processes
-ray_cluster   run them on a Ray cluster
-plan          plan: from a budget to ranked models
-finalists     build the best with random weights and measure them on this machine
-proof         which of them keeps the budget when measured; else a second search
-impossible    why nothing keeps a budget, and the nearest values that can be kept
-numbers       as a budget file takes them
-written       a finished models/*.yaml
-"""
+from typing import TYPE_CHECKING
+
+from edgegpt import lazy_names
+
+if TYPE_CHECKING:
+    from edgegpt.planner.finalists import (
+        Finalist as Finalist,
+        FinalistCheck as FinalistCheck,
+        measure_finalists as measure_finalists,
+        prove as prove,
+    )
+    from edgegpt.planner.infeasible import describe as describe
+    from edgegpt.planner.limits import PlanLimits as PlanLimits, prompt_tokens_of as prompt_tokens_of
+    from edgegpt.planner.planner import (
+        PlanResult as PlanResult,
+        model_yaml as model_yaml,
+        plan_models as plan_models,
+    )
+    from edgegpt.planner.scaling import TOKENS_PER_PARAMETER as TOKENS_PER_PARAMETER
+    from edgegpt.planner.search import RankedCandidate as RankedCandidate
+    from edgegpt.planner.space import Space as Space, space_of as space_of
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "finalists": "Finalist FinalistCheck measure_finalists prove",
+        "infeasible": "describe",
+        "limits": "PlanLimits prompt_tokens_of",
+        "planner": "PlanResult model_yaml plan_models",
+        "scaling": "TOKENS_PER_PARAMETER",
+        "search": "RankedCandidate",
+        "space": "Space space_of",
+    },
+)

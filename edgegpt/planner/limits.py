@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from edgegpt.accounting import kv_cache_bytes
-from edgegpt.budget import Budget, FirstTokenLatency
+from edgegpt.budget import RUNTIME_BYTES, Budget, FirstTokenLatency
 from edgegpt.errors import ConfigError
-from edgegpt.memory_need import RUNTIME_BYTES
 from edgegpt.planner.space import Candidate
-from edgegpt.prediction import Predictor, artifact_mb
-from edgegpt.target import Target
+from edgegpt.prediction import Predictor, Target, artifact_mb
 
 _COUNTED: Final = ("parameters", "artifact_mb", "kv_cache_mb")
 _ALWAYS: Final = (*_COUNTED, "peak_rss_mb")
@@ -27,7 +25,7 @@ _BEYOND_MEDIAN: Final = (".p99", ".max")
 
 
 @dataclass(frozen=True)
-class Limits:
+class PlanLimits:
     """What models are held to.
 
     Attributes:
@@ -44,7 +42,7 @@ class Limits:
     memory_of: str | None = None
     lower_bounds: tuple[str, ...] = ()
 
-    def tightened(self, factors: Mapping[str, float]) -> "Limits":
+    def tightened(self, factors: Mapping[str, float]) -> "PlanLimits":
         """For figures that turned out to be larger than predicted, so many times."""
         values = {name: limit / factors.get(name, 1.0) for name, limit in self.values.items()}
         return replace(self, values=values)
@@ -57,7 +55,7 @@ def prompt_tokens_of(budget: Budget) -> int:
     return int(FirstTokenLatency.model_fields["prompt_tokens"].default)
 
 
-def limits_of(budget: Budget, target: Target | None) -> Limits:
+def limits_of(budget: Budget, target: Target | None) -> PlanLimits:
     """The limits of a budget that count here; the memory of the board and of the target are among them.
 
     Raises:
@@ -77,7 +75,7 @@ def limits_of(budget: Budget, target: Target | None) -> Limits:
         given["peak_rss_mb"] = memory[memory_of]
     else:
         memory_of = None
-    return Limits(
+    return PlanLimits(
         values={name: given[name] for name in names if name in given},
         prompt_tokens=prompt_tokens_of(budget),
         left_out=tuple(name for name in given if name not in names),
@@ -101,7 +99,7 @@ def counted(candidate: Candidate) -> dict[str, float]:
 
 
 def predicted(
-    candidate: Candidate, known: Mapping[str, float], limits: Limits, predictor: Predictor | None
+    candidate: Candidate, known: Mapping[str, float], limits: PlanLimits, predictor: Predictor | None
 ) -> dict[str, float]:
     """The other figures, times only where there is a target; `known` are those that were counted."""
     if predictor is None:
@@ -115,7 +113,7 @@ def predicted(
     }
 
 
-def broken(found: Mapping[str, float], limits: Limits) -> list[str]:
+def broken(found: Mapping[str, float], limits: PlanLimits) -> list[str]:
     """The limits beyond which a figure lies, of those that are there."""
     return [name for name, limit in limits.values.items() if found.get(name, 0.0) > limit]
 

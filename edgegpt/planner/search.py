@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from edgegpt.planner.limits import Limits, broken, counted, predicted
+from edgegpt.planner.limits import PlanLimits, broken, counted, predicted
 from edgegpt.planner.scaling import expected_loss
 from edgegpt.planner.space import Candidate, Space
-from edgegpt.prediction import Predictor
-from edgegpt.target import Target
+from edgegpt.prediction import Predictor, Target
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class Job:
     """
 
     space: Space
-    limits: Limits
+    limits: PlanLimits
     target: Target | None
     keep: int
 
 
 @dataclass(frozen=True)
-class Rated:
+class RankedCandidate:
     """A model with its figures; `loss` is scaling.expected_loss."""
 
     candidate: Candidate
@@ -65,8 +64,8 @@ class Rated:
 class Found:
     """What a range holds: the strongest, those than which none is both stronger and cheaper, and counts."""
 
-    best: tuple[Rated, ...] = ()
-    front: tuple[Rated, ...] = ()
+    best: tuple[RankedCandidate, ...] = ()
+    front: tuple[RankedCandidate, ...] = ()
     kept: int = 0
     seen: int = 0
 
@@ -81,8 +80,8 @@ class Nearest:
         closest: the one whose worst figure over its limit is the smallest; None where no model was seen.
     """
 
-    but_for: dict[str, Rated] = field(default_factory=dict)
-    closest: Rated | None = None
+    but_for: dict[str, RankedCandidate] = field(default_factory=dict)
+    closest: RankedCandidate | None = None
 
 
 def search_range(job: Job, start: int, stop: int) -> Found:
@@ -96,7 +95,9 @@ def search_range(job: Job, start: int, stop: int) -> Found:
             continue  # before anything is predicted
         found = known | predicted(candidate, known, job.limits, predictor)
         if not broken(found, job.limits):
-            rated.append(Rated(candidate, expected_loss(candidate.config, candidate.precision), found))
+            rated.append(
+                RankedCandidate(candidate, expected_loss(candidate.config, candidate.precision), found)
+            )
     return Found(_strongest(rated, job.keep), _front(rated), len(rated), seen)
 
 
@@ -117,7 +118,7 @@ def nearest_in_range(job: Job, start: int, stop: int) -> Nearest:
         if _is_farther(known, nearest, job.limits):
             continue  # before anything is predicted
         figures = known | predicted(candidate, known, job.limits, predictor)
-        rated = Rated(candidate, expected_loss(candidate.config, candidate.precision), figures)
+        rated = RankedCandidate(candidate, expected_loss(candidate.config, candidate.precision), figures)
         beyond = broken(figures, job.limits)
         found = Nearest({beyond[0]: rated} if len(beyond) == 1 else {}, rated)
         nearest = merge_nearest(job, (nearest, found))
@@ -140,7 +141,7 @@ def merge_nearest(job: Job, parts: Iterable[Nearest]) -> Nearest:
     return Nearest(but_for, closest)
 
 
-def _is_farther(known: dict[str, float], nearest: Nearest, limits: Limits) -> bool:
+def _is_farther(known: dict[str, float], nearest: Nearest, limits: PlanLimits) -> bool:
     """Whether no figure that is still to be predicted can bring a model nearer than what was found."""
     beyond = broken(known, limits)
     if not beyond or nearest.closest is None:
@@ -150,7 +151,7 @@ def _is_farther(known: dict[str, float], nearest: Nearest, limits: Limits) -> bo
     return useless and _miss(known, limits) > _miss(nearest.closest.figures, limits)
 
 
-def _miss(figures: dict[str, float], limits: Limits) -> float:
+def _miss(figures: dict[str, float], limits: PlanLimits) -> float:
     """The worst of those that are there, over its limit."""
     return max((figures[name] / limit for name, limit in limits.values.items() if name in figures), default=0)
 
@@ -160,9 +161,9 @@ def _candidates(job: Job, start: int, stop: int) -> Iterator[Candidate]:
         yield from job.space.candidates(n_layer, n_embd)
 
 
-def _strongest(rated: Iterable[Rated], n: int) -> tuple[Rated, ...]:
+def _strongest(rated: Iterable[RankedCandidate], n: int) -> tuple[RankedCandidate, ...]:
     """Of models that differ in vocabulary and context alone, which weigh nothing, the first."""
-    found: dict[tuple[int, int, str], Rated] = {}
+    found: dict[tuple[int, int, str], RankedCandidate] = {}
     for r in sorted(rated, key=lambda r: r.order):
         config = r.candidate.config
         found.setdefault((config.n_layer, config.n_embd, r.candidate.precision), r)
@@ -171,9 +172,9 @@ def _strongest(rated: Iterable[Rated], n: int) -> tuple[Rated, ...]:
     return tuple(found.values())
 
 
-def _front(rated: Iterable[Rated]) -> tuple[Rated, ...]:
+def _front(rated: Iterable[RankedCandidate]) -> tuple[RankedCandidate, ...]:
     """From the strongest to the cheapest, each cheaper than all that are stronger or as strong (Pareto)."""
-    front: list[Rated] = []
+    front: list[RankedCandidate] = []
     for r in sorted(rated, key=lambda r: (r.loss, r.cost, r.order)):
         if not front or r.cost < front[-1].cost:
             front.append(r)

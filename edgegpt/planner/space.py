@@ -8,7 +8,7 @@ from edgegpt.accounting import account
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.planner.scaling import block_parameters, right_vocabularies
-from edgegpt.precision import PRECISIONS
+from edgegpt.quantization import PRECISIONS
 from edgegpt.tokenizer import MIN_VOCAB_SIZE
 
 LONGEST: Final = 16_384  # tokens of a context

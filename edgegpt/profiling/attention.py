@@ -6,14 +6,11 @@ from typing import Final
 import numpy as np
 
 from edgegpt.contract import past_names, present_names
-from edgegpt.interpolation import Curve
-from edgegpt.ort_session import open_session
-from edgegpt.profiling.bound import Run, bound
-from edgegpt.profiling.clock import burst_us, fastest_us, sweeper
-from edgegpt.profiling.fit import fit
-from edgegpt.profiling.graphs import Graphs
-from edgegpt.profiling.products import TOKENS, above_near, largest_working_set_mb
-from edgegpt.target import Attention, CacheStreaming
+from edgegpt.prediction import Attention, CacheStreaming, Curve
+from edgegpt.profiling.graphs import Graphs, Run, bound
+from edgegpt.profiling.matmul import TOKENS, above_near, largest_working_set_mb
+from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
+from edgegpt.runtime import open_session
 
 _LAYERS: Final = 2
 _HEADS: Final = ((2, 32), (8, 32), (4, 64), (12, 64))  # n_head, head_dim

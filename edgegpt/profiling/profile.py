@@ -1,31 +1,33 @@
 """Measure this board."""
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from edgegpt.call_costs import CallCosts
 from edgegpt.errors import MeasureError
-from edgegpt.measure.bandwidth import beyond_cache_bytes, read_bandwidth
-from edgegpt.measure.machine import Machine, available_memory_bytes, machine
-from edgegpt.measure.noise import load_noise, noise
-from edgegpt.measure.process import check_threads
-from edgegpt.measure.waiting import moment
-from edgegpt.op_costs import OpCosts
-from edgegpt.ort_session import open_session
+from edgegpt.measure import (
+    Machine,
+    OnStep,
+    available_memory_bytes,
+    beyond_cache_bytes,
+    check_threads,
+    load_noise,
+    measured_noise,
+    read_bandwidth,
+    this_machine,
+)
+from edgegpt.prediction import Bandwidth, CallCosts, OpCosts, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
-from edgegpt.profiling.bound import rows
-from edgegpt.profiling.calls import measure_calls
-from edgegpt.profiling.clock import median_us
-from edgegpt.profiling.graphs import Graphs, WriteFile
-from edgegpt.profiling.nodes import measure_call_us, measure_nodes
-from edgegpt.profiling.processes import measure_processes
-from edgegpt.profiling.products import measure_products, measure_streaming
-from edgegpt.target import Bandwidth, Target, TargetMachine
-
-OnStep = Callable[[str], None]
+from edgegpt.profiling.elementwise import measure_call_us, measure_nodes
+from edgegpt.profiling.engine_calls import measure_calls
+from edgegpt.profiling.graphs import Graphs, WriteFile, rows
+from edgegpt.profiling.load_and_memory import measure_processes
+from edgegpt.profiling.matmul import measure_products, measure_streaming
+from edgegpt.profiling.timing import median_us
+from edgegpt.runtime import open_session
+from edgegpt.system import moment
 
 SECONDS: Final = 45.0  # of measuring times; each is timed a few times however slow it is
 
@@ -52,7 +54,7 @@ class _Here:
     round_ms: tuple[float, ...] = ()
 
 
-def profile(
+def profile_board(
     graphs: Graphs,
     write_file: WriteFile,
     *,
@@ -64,8 +66,8 @@ def profile(
     """Measure everything that a prediction needs, in one to three minutes.
 
     Args:
-        graphs: makes the graphs; `edgegpt_export.op_graphs`.
-        write_file: writes whole models; `edgegpt_export.random_file.write_random_file`.
+        graphs: makes the graphs; `edgegpt_export.synthetic`.
+        write_file: writes whole models; `edgegpt_export.synthetic.write_random_file`.
         name: of the board; the machine's own unless given.
         threads: of onnxruntime.
         seconds: of measuring times; what is timed longer is surer. Fresh processes come on top.
@@ -78,7 +80,7 @@ def profile(
     check_threads(threads)
     if not 0 <= seconds <= 3600:
         raise MeasureError(f"seconds must be at least 0 and at most 3600, got {seconds:g}")
-    before, start = machine(), moment()
+    before, start = this_machine(), moment()
     on_step("reading memory")
     bandwidth = list(_read_bandwidth(threads))
     on_step("timing norms, GELU, lookups")
@@ -107,7 +109,7 @@ def profile(
         date=date.today().isoformat(),
         threads=threads,
         machine=TargetMachine.of(before),
-        noise=[*noise([here], before, threads), *load_noise(runs)],
+        noise=[*measured_noise([here], before, threads), *load_noise(runs)],
         read_bandwidth=bandwidth,
         products=products,
         streaming=streaming,

@@ -15,12 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from edgegpt.measure.plan import ProcessFigures
-from edgegpt.measure.plot import draw_first_token, draw_tail, draw_token
-from edgegpt.report.gather import Report
-from edgegpt.report.predicted import Roof
-from edgegpt.report.roofline import Point, Roofline
-from edgegpt.report.weights import Weights
+from edgegpt.measure import ProcessResult, draw_first_token, draw_tail, draw_token
+from edgegpt.report.facts import Weights
+from edgegpt.report.report import Report
+from edgegpt.report.roofline import Point, Roof, Roofline
 
 _WIDTH: Final = 4.6  # inches, at 72 units each
 # The colours of edgegpt.measure.plot and those below; the page has a light and a dark shade of each.
@@ -56,7 +54,7 @@ def charts(report: Report) -> dict[str, Markup]:
     return made
 
 
-def _memory(axes: Axes, process: ProcessFigures) -> None:
+def _memory(axes: Axes, process: ProcessResult) -> None:
     """What the process needs at each moment, written by it and mapped from files; and the peak."""
     moments = {"after the\nimports": process.imported, "when\nloaded": process.loaded}
     moments["after all\nrequests"] = process.worked

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgegpt.check_plan import SecondsOption
-from edgegpt.measure.machine import Machine
+from edgegpt.budget import SecondsOption
+from edgegpt.measure import Machine
 from edgegpt.report.facts import Facts
 
 # Of the measuring time: `edgegpt check` has 2.5 s in each process where `edgegpt bench` has 10 s in all,

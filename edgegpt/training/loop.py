@@ -1,11 +1,17 @@
-"""The training loop: AdamW, warm-up and cosine, clipping, validation, and a state to resume from."""
+"""The training loop: AdamW, warm-up and cosine, clipping, validation, and a state to resume from.
+
+Let Ctrl-C wait for a good moment.
+"""
 
 import logging
 import math
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,16 +23,14 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from torch.nn import functional as F
 
-from edgegpt.atomic import atomic_write
-from edgegpt.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.config import ModelConfig
 from edgegpt.errors import TrainingError
-from edgegpt.model import GPT
-from edgegpt.pairs import Pair
+from edgegpt.examples import Pair
+from edgegpt.files import atomic_write
+from edgegpt.model import GPT, WEIGHTS, load_checkpoint, save_checkpoint
 from edgegpt.tokenizer import Tokenizer
+from edgegpt.training.config import RunConfig
 from edgegpt.training.dataset import IGNORE, Dataset, Example, Ints, batches, collate, encode, read_examples
-from edgegpt.training.interrupt import deferred_interrupt
-from edgegpt.training.run_config import RunConfig
 
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its info lines are not for users
 
@@ -69,12 +73,12 @@ def train(
     loses nothing.
 
     Raises:
-        DataError: examples cannot be read.
+        DataError: examples cannot be read or generated.
         TrainingError: a model is there already; an unfinished run is there and resume is False, or
             resume is True and none is there or it is of another run; an example is too long; the loss
             is no number; the state cannot be saved.
         CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, model is not the
-            path of a valid config, or the new checkpoint cannot be written.
+            path of a valid config, there is no such generator, or the new checkpoint cannot be written.
     """
     out = folder / run.out
     state_path = out / STATE
@@ -88,8 +92,11 @@ def train(
 
     _check_writable(out)
     on_stage("reading examples")
-    train_examples = [example for source in run.train for example in read_examples(source, folder)]
-    validation_examples = {name: read_examples(source, folder) for name, source in run.validation.items()}
+    path = run.generator_path
+    train_examples = [example for source in run.train for example in read_examples(source, folder, path)]
+    validation_examples = {
+        name: read_examples(source, folder, path) for name, source in run.validation.items()
+    }
     on_stage("preparing tokenizer and weights")
     gpt, tokenizer = _beginning(run, folder, train_examples)
     on_stage("encoding examples")
@@ -279,3 +286,25 @@ def _save_state(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
             fabric.save(os.fspath(temporary), state)
     except (OSError, RuntimeError) as e:  # torch's writer raises RuntimeError when the disk is full
         raise TrainingError(f"{path} cannot be saved: {getattr(e, 'strerror', None) or e}") from e
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[threading.Event]:
+    """Give an event that SIGINT sets instead of raising; a second SIGINT raises as usual.
+
+    Outside the main thread, where Python handles no signals, the event is never set.
+    """
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def note(*_: object) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,16 +1,28 @@
-"""Tokens that a model is measured on where few bits are decided: its own text, or a user's examples."""
+"""Tokens that a model is measured on where few bits are decided: its own text, or a user's examples.
 
-from collections.abc import Sequence
+How large keys and values get: the scales of an int8 cache.
+
+How much each matrix suffers from few bits, one at a time, in PyTorch.
+
+Train/eval mode, borrowed and given back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from edgegpt.checkpoint import Checkpoint
 from edgegpt.errors import CheckpointError
-from edgegpt_export.examples import Examples
-from edgegpt_export.modes import eval_mode
+from edgegpt.model import GPT, Checkpoint
+from edgegpt.quantization import FLOAT, matrices, possible_bits
+from edgegpt_export.block_quant import dequantise
+from edgegpt_export.graph import CacheScales, Pack
+from edgegpt_export.request import Examples
+from edgegpt_export.runner import Logits, mean_kl
 
 Sequences = Sequence[NDArray[np.int64]]  # each (L,)
 
@@ -57,3 +69,97 @@ def _own_texts(checkpoint: Checkpoint) -> NDArray[np.int64]:
             texts.append(ids)
     whole: NDArray[np.int64] = torch.cat(texts, dim=1).numpy()
     return whole
+
+
+_LARGEST: Final = 127
+_SMALLEST_SCALE: Final = 1e-6  # of a channel that is always 0
+
+
+@torch.inference_mode()
+def cache_scales(model: GPT, sequences: Sequences) -> CacheScales:
+    """Scales of keys and values, a pair a layer, each float32 (1, n_kv_head, 1, head_dim).
+
+    A channel's largest magnitude becomes 127: over the sequences, and over random tokens that fill
+    the context, so that every position has been seen. What is larger later on is clipped.
+    """
+    config = model.config
+    random = np.random.default_rng(_SEED).integers(config.vocab_size, size=config.block_size)
+    largest: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+    with eval_mode(model):
+        for ids in (random, *sequences):
+            batch, positions = torch.from_numpy(ids)[None], torch.arange(ids.size)[None]
+            _, present = model.forward_cached(batch, positions, model.empty_cache(1))
+            found = [
+                tuple(x.abs().amax(dim=(0, 2), keepdim=True).numpy() for x in layer) for layer in present
+            ]
+            largest = [
+                (np.maximum(k, new_k), np.maximum(v, new_v))
+                for (k, v), (new_k, new_v) in zip(largest or found, found, strict=True)
+            ]
+    return [(_scale(k), _scale(v)) for k, v in largest]
+
+
+def _scale(largest: NDArray[np.float32]) -> NDArray[np.float32]:
+    scales: NDArray[np.float32] = np.maximum(largest / np.float32(_LARGEST), np.float32(_SMALLEST_SCALE))
+    return scales
+
+
+# Mean KL(float32 || this matrix alone in few bits), in nats, by name and bits.
+Sensitivities = dict[str, dict[int, float]]
+
+
+@torch.inference_mode()
+def sensitivities(
+    model: GPT,
+    pack: Pack,
+    sequences: Sequences,
+    reference: Sequence[Logits],
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Sensitivities:
+    """Quantise every matrix by itself, in all the bits it may have, and see what it does to the output.
+
+    `reference` is `torch_logits` of the sequences. Only the weights are rounded here, not the
+    activations. That the harm of several matrices is nearly the sum of their own is the assumption of
+    mixed-precision search since HAWQ-V2 (Dong et al., 2020).
+    """
+    found: Sensitivities = {}
+    shapes = matrices(model.config)
+    for number, (name, (_, columns)) in enumerate(shapes.items(), start=1):
+        on_step(f"rounding matrix {number} of {len(shapes)}")
+        found[name] = {FLOAT: 0.0}
+        for bits in possible_bits(name, columns):
+            if bits != FLOAT:
+                rounded = torch.from_numpy(dequantise(pack(name, bits), columns))
+                with _replaced(model, name, rounded):
+                    found[name][bits] = mean_kl(reference, torch_logits(model, sequences))
+    return found
+
+
+@torch.inference_mode()
+def torch_logits(model: GPT, sequences: Sequences) -> list[Logits]:
+    """Logits (L, V) of each sequence (L,)."""
+    with eval_mode(model):
+        return [model(torch.from_numpy(ids)[None])[0].numpy() for ids in sequences]
+
+
+@contextmanager
+def _replaced(model: GPT, name: str, value: torch.Tensor) -> Iterator[None]:
+    parameter = model.get_parameter(name)
+    original = parameter.detach().clone()
+    parameter.data.copy_(value)
+    try:
+        yield
+    finally:
+        parameter.data.copy_(original)
+
+
+@contextmanager
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Eval mode inside the block; afterwards every submodule has its own mode again, whatever happened."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training

@@ -25,13 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from edgegpt.accounting import parameter_shapes
 from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, LOGITS_START, POSITION_IDS, past_names, present_names
 from edgegpt.errors import CheckpointError, ConfigError
-from edgegpt.packing import FLOAT, block_size
-from edgegpt.precision import Recipe, recipe
-from edgegpt_export.quantise import Quantised, quantise
+from edgegpt.quantization import FLOAT, Recipe, block_size, recipe
+from edgegpt_export.block_quant import Quantised, quantise
 
 Weights = Mapping[str, NDArray[Any]]
 Pack = Callable[[str, int], Quantised]  # a matrix by its name in so many bits
@@ -288,7 +286,7 @@ def _check(config: ModelConfig, weights: Weights) -> None:
             f"{config.n_embd} / {config.n_head} = {config.head_dim}; the portable target takes any"
         )
     differences = []
-    for name, shape in parameter_shapes(config).items():
+    for name, shape in config.parameter_shapes().items():
         if name not in weights:
             differences.append(f"{name} is missing")
         elif tuple(weights[name].shape) != shape:

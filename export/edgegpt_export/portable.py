@@ -18,7 +18,7 @@ from torch.export import Dim
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import EdgeGPTError
 from edgegpt.model import GPT
-from edgegpt_export.modes import eval_mode
+from edgegpt_export.calibration import eval_mode
 
 _PREFIX: Final = "model."  # of parameter names, from the attribute of _Flat
 

@@ -1,12 +1,22 @@
-"""What an export is asked for."""
+"""What an export is asked for.
 
-from dataclasses import dataclass
+A user's examples, read once and held against the context before any work.
+
+The sampling defaults that a checkpoint may bring: sampling.yaml.
+"""
+
+import reprlib
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Final
 
+from edgegpt.config import nearest, read_yaml
 from edgegpt.contract import ENGINE, KV_CACHES, PORTABLE
-from edgegpt.errors import ArtifactError, EdgeGPTError
-from edgegpt.ort_session import check_file_name
-from edgegpt.precision import AUTO, PRECISIONS
+from edgegpt.errors import ArtifactError, ConfigError, EdgeGPTError, SamplingError
+from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
+from edgegpt.model import Checkpoint
+from edgegpt.quantization import AUTO, PRECISIONS
+from edgegpt.runtime import SamplingParams, check_file_name
 
 MB = 1e6
 
@@ -63,3 +73,51 @@ class Request:
         if not out.parent.is_dir():
             raise ArtifactError(f"{out} cannot be written: the folder {out.parent} does not exist")
         check_file_name(out.absolute())
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pairs that fit into the context, and the name of the file that they are from."""
+
+    name: str
+    pairs: list[Pair]
+
+
+def read_examples(data: Path | None, checkpoint: Checkpoint) -> Examples | None:
+    """The prompts and completions of a JSONL file; None without one.
+
+    Raises:
+        DataError: the file is not valid, or an example does not fit into the context.
+    """
+    if data is None:
+        return None
+    numbered = numbered_pairs(read_text(data), str(data))
+    return Examples(data.name, fitting_pairs(numbered, str(data), checkpoint.config, checkpoint.tokenizer))
+
+
+SAMPLING: Final = "sampling.yaml"
+
+
+def read_sampling(folder: Path) -> dict[str, Any]:
+    """The mapping in `folder`/sampling.yaml, checked; empty if there is no such file.
+
+    Raises:
+        ConfigError: the file is not YAML, or has a key that is no field of SamplingParams.
+        SamplingError: a value is outside its range.
+    """
+    path = folder / SAMPLING
+    if not path.exists() and not path.is_symlink():
+        return {}
+    mapping = read_yaml(path)
+    names = [field.name for field in fields(SamplingParams)]
+    for key in mapping:
+        if key not in names:
+            raise ConfigError(f"{path}: unknown key {reprlib.repr(key)}{nearest(key, names)}")
+    try:
+        SamplingParams(**mapping)
+    except SamplingError as e:
+        raise SamplingError(f"{path}: {e}") from e
+    if not isinstance(mapping.get("stop", []), str | list):  # YAML has sets too, JSON does not
+        stop = reprlib.repr(mapping["stop"])
+        raise SamplingError(f"{path}: stop must be a string or a list of strings, got {stop}")
+    return mapping

@@ -17,28 +17,24 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.checkpoint import Checkpoint, load_checkpoint
 from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
 from edgegpt.errors import ArtifactError, VerificationError
-from edgegpt.model import GPT
-from edgegpt.packing import BITS
-from edgegpt.precision import Recipe, matrices, recipe
-from edgegpt_export.compare import compare, max_abs, worst_kl
-from edgegpt_export.contents import (
+from edgegpt.model import GPT, Checkpoint, load_checkpoint
+from edgegpt.quantization import BITS, Recipe, matrices, recipe
+from edgegpt.runtime import Artifact, open_artifact
+from edgegpt_export.bit_allocation import Quantisation
+from edgegpt_export.calibration import eval_mode
+from edgegpt_export.evidence import Check, Evidence, Limits, Row
+from edgegpt_export.graph_checks import (
     expected_weight_bytes,
     misnamed_matrices,
     unwanted_operators,
     weight_bytes,
 )
-from edgegpt_export.evidence import Check, Evidence, Row
-from edgegpt_export.examples import read_examples
-from edgegpt_export.limits import Limits
-from edgegpt_export.modes import eval_mode
-from edgegpt_export.quantisation import Quantisation
-from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache
-from edgegpt_export.task import task_accuracy
+from edgegpt_export.request import read_examples
+from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache, compare, max_abs, worst_kl
+from edgegpt_export.task_accuracy import task_accuracy
 
 OnStep = Callable[[str], None]
 

@@ -16,10 +16,10 @@ import numpy as np
 import rclpy.executors
 from edgegpt_ros.main import main
 
-from edgegpt.engine import Engine
 from edgegpt.errors import EngineError
-from edgegpt.generator import TextGenerator
-from edgegpt.server import GenerationServer
+from edgegpt.runtime.engine import Engine
+from edgegpt.runtime.generator import TextGenerator
+from edgegpt.serving.server import GenerationServer
 
 LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
 HANG_S = float(os.environ.get("EDGEGPT_TEST_HANG_S", "0"))

@@ -13,8 +13,8 @@ from edgegpt_msgs.msg import ErrorCode, GenerationOptions, GenerationStats, Mode
 from edgegpt_msgs.srv import Complete, CountTokens
 
 from edgegpt.errors import SamplingError
-from edgegpt.reply import Timing, Usage
-from edgegpt.sampling import SamplingParams
+from edgegpt.runtime.reply import Timing, Usage
+from edgegpt.runtime.sampling import SamplingParams
 
 from .workspace import WORKSPACE, start
 

@@ -9,7 +9,7 @@ from edgegpt_ros.log import NodeLog
 
 def test_what_edgegpt_logs_is_a_line_of_the_nodes_log(capfd: pytest.CaptureFixture[str]) -> None:
     log = NodeLog(rclpy.logging.get_logger("robot"))
-    source = logging.getLogger("edgegpt.server")
+    source = logging.getLogger("edgegpt.serving.server")
     try:
         source.warning("%d left", 3)
         source.error("gone")

@@ -5,7 +5,7 @@ from time import perf_counter
 
 from edgegpt_msgs.msg import TokenChunk
 
-from edgegpt.reply import Piece
+from edgegpt.runtime import TextChunk
 from edgegpt_ros.wire import wire
 
 
@@ -26,7 +26,7 @@ class ChunkStream:
         self._byte_offset = 0
         self._texts: list[str] = []
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: TextChunk) -> None:
         """Send the piece, or keep it for the next chunk."""
         self._texts.append(wire(piece.text))
         now = perf_counter()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from edgegpt.reply import FinishReason, Timing, Usage
+from edgegpt.runtime import FinishReason, Timing, Usage
 
 
 class ClientError(Exception):

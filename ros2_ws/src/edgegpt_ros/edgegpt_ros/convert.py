@@ -15,9 +15,8 @@ from edgegpt.errors import (
     SessionError,
     TokenizerError,
 )
-from edgegpt.reply import FinishReason, Timing, Usage
-from edgegpt.sampling import SamplingParams
-from edgegpt.ticket import Outcome
+from edgegpt.runtime import FinishReason, SamplingParams, Timing, Usage
+from edgegpt.serving import Outcome
 from edgegpt_ros.wire import wire
 
 _CODES: Final[dict[type[EdgeGPTError], int]] = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
-from edgegpt.server_statistics import ServerStatistics
+from edgegpt.serving import ServerStatistics
 from edgegpt_ros.events import NO_PUBLISHER_EVENTS
 from edgegpt_ros.requests import Requests
 from edgegpt_ros.resident import rss_bytes

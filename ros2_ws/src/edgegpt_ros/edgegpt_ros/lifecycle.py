@@ -7,7 +7,7 @@ from typing import Any, Final
 from lifecycle_msgs.srv import ChangeState
 from rclpy.lifecycle import LifecycleNode
 
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import first_line
 from edgegpt_ros.deferred import defer
 
 # One that is over for its client may still be on its last lines.
@@ -66,7 +66,7 @@ class Transitions:
                 finally:
                     self._turn.release()
         except Exception as error:
-            self._logger.warning(f"transition refused: {short_cause(error)}")
+            self._logger.warning(f"transition refused: {first_line(error)}")
         try:
             tell(success)
         except Exception as error:  # the client may be gone

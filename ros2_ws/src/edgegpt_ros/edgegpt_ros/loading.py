@@ -9,10 +9,8 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 
 import edgegpt
 from edgegpt.accounting import parameter_count
-from edgegpt.artifact import Artifact, open_artifact
-from edgegpt.engine import Engine
 from edgegpt.errors import ConfigError
-from edgegpt.generator import TextGenerator
+from edgegpt.runtime import Artifact, Engine, TextGenerator, open_artifact
 from edgegpt_ros.resident import peak_rss_bytes
 from edgegpt_ros.wire import wire
 
@@ -58,7 +56,9 @@ def load_model(
 
 
 def _read_budget(path: str) -> "Budget":
-    from edgegpt.budget import Budget  # brings pydantic, 16 MB, which a node without a budget does not need
+    from edgegpt.budget import (
+        Budget,  # brings pydantic, 16 MB, which a node without a budget does not need
+    )
 
     return Budget.from_yaml(path)
 

@@ -4,7 +4,7 @@ import logging
 
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import first_line
 
 
 class NodeLog(logging.Handler):
@@ -28,7 +28,7 @@ class NodeLog(logging.Handler):
         try:
             sentence = record.getMessage()
             if record.exc_info and record.exc_info[1] is not None:
-                sentence += f": {short_cause(record.exc_info[1])}"
+                sentence += f": {first_line(record.exc_info[1])}"
                 self._logger.debug(logging.Formatter().formatException(record.exc_info))
             # rclpy ties the level to the line that logs.
             if record.levelno >= logging.ERROR:

@@ -8,9 +8,8 @@ from edgegpt_msgs.msg import ModelInfo, TokenChunk
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
-from edgegpt.errors import ConfigError, EdgeGPTError
-from edgegpt.server import GenerationServer
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import ConfigError, EdgeGPTError, first_line
+from edgegpt.serving import GenerationServer
 from edgegpt_ros.convert import options_of
 from edgegpt_ros.diagnostics import Diagnostics
 from edgegpt_ros.doors.complete import open_complete
@@ -97,7 +96,7 @@ class GeneratorNode(LifecycleNode):
         except EdgeGPTError as error:
             return self._refuse(str(error))
         except Exception as error:  # rclpy would swallow it
-            return self._refuse(f"configuring failed in a way that nobody expected: {short_cause(error)}")
+            return self._refuse(f"configuring failed in a way that nobody expected: {first_line(error)}")
         self._problem = ""
         self._say("inactive")
         return super().on_configure(state)

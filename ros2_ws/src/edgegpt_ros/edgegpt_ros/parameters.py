@@ -9,10 +9,9 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgegpt.errors import ConfigError, EdgeGPTError
-from edgegpt.request_queue import Overload
-from edgegpt.sampling import SamplingParams
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import ConfigError, EdgeGPTError, first_line
+from edgegpt.runtime import SamplingParams
+from edgegpt.serving import Overload
 from edgegpt_ros.convert import params_of
 
 # When a parameter may be changed: never, while no model is loaded, or at any time, for the next request.
@@ -220,7 +219,7 @@ class Parameters:
             if any(parameter.name in _ENTRIES for parameter in parameters):
                 self._on_change()
         except Exception as error:  # raised here it would end the executor's spin
-            self._node.get_logger().error(f"the parameters were set but do not count: {short_cause(error)}")
+            self._node.get_logger().error(f"the parameters were set but do not count: {first_line(error)}")
 
     def _note_pairs(self) -> None:
         self._problems.pop("", None)

@@ -7,11 +7,9 @@ from typing import Any, Final
 from edgegpt_msgs.msg import TokenChunk
 from rclpy.impl.rcutils_logger import RcutilsLogger
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError
-from edgegpt.sampling import SamplingParams
-from edgegpt.server import GenerationServer
-from edgegpt.short_cause import short_cause
-from edgegpt.ticket import Ticket
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError, first_line
+from edgegpt.runtime import SamplingParams
+from edgegpt.serving import GenerationServer, RequestHandle
 from edgegpt_ros.chunks import ChunkStream
 from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
 
@@ -62,7 +60,7 @@ class Requests:
         request: Any,
         on_end: Callable[[Answer], None],
         on_chunk: Callable[[TokenChunk], None] | None = None,
-    ) -> Ticket | None:
+    ) -> RequestHandle | None:
         """Begin a request; its ticket, or None when it was refused.
 
         Args:
@@ -120,7 +118,7 @@ class Requests:
             return None
         except Exception as error:
             self._logger.error(f"request {request_id} failed in a way that nobody expected: {error!r}")
-            end(refusal(EngineError(f"the request failed: {short_cause(error)}")))
+            end(refusal(EngineError(f"the request failed: {first_line(error)}")))
             return None
         ticket.add_done_callback(lambda ticket: end(answer_of(ticket.outcome())))
         return ticket

@@ -9,8 +9,7 @@ from typing import Any, Final
 from edgegpt_msgs.srv import CountTokens
 from rclpy.node import Node
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, OverloadedError
-from edgegpt.short_cause import short_cause
+from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, OverloadedError, first_line
 from edgegpt_ros.convert import code_of, refuse_nul
 from edgegpt_ros.deferred import create_deferred_service
 from edgegpt_ros.requests import Requests
@@ -83,7 +82,7 @@ class CountTokensService:
         except EdgeGPTError as error:
             return _refusal(error)
         except Exception as error:
-            return _refusal(EngineError(f"the request failed: {short_cause(error)}"))
+            return _refusal(EngineError(f"the request failed: {first_line(error)}"))
         return response
 
     def _respond(self, count: _Count, response: Any) -> None:

@@ -8,7 +8,7 @@ from rclpy.action import CancelResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.node import Node
 
-from edgegpt.ticket import Ticket
+from edgegpt.serving import RequestHandle
 from edgegpt_ros.convert import Answer
 from edgegpt_ros.deferred import DeferredActionServer
 from edgegpt_ros.qos import BURST
@@ -24,7 +24,7 @@ class GenerateAction:
     def __init__(self, node: Node, requests: Requests) -> None:
         self._requests = requests
         self._logger = node.get_logger()
-        self._tickets: dict[bytes, Ticket] = {}  # of goals that have not ended
+        self._tickets: dict[bytes, RequestHandle] = {}  # of goals that have not ended
         self._server = DeferredActionServer(
             node,
             Generate,

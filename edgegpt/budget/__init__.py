@@ -1,0 +1,56 @@
+"""Hold a model to the limits of a BUDGET.yaml."""
+
+from typing import TYPE_CHECKING
+
+from edgegpt import lazy_names
+
+if TYPE_CHECKING:
+    from edgegpt.budget.budget import (
+        Budget as Budget,
+        FirstTokenLatency as FirstTokenLatency,
+        limit_names as limit_names,
+    )
+    from edgegpt.budget.check import (
+        SECONDS as SECONDS,
+        Check as Check,
+        check_file as check_file,
+        check_fit as check_fit,
+        check_json as check_json,
+        check_seconds as check_seconds,
+    )
+    from edgegpt.budget.estimates import of_samples as of_samples
+    from edgegpt.budget.format import (
+        HEADER as HEADER,
+        cells as cells,
+        doubt as doubt,
+        remarks as remarks,
+        sentence as sentence,
+        threads_text as threads_text,
+        versions_text as versions_text,
+    )
+    from edgegpt.budget.memory import RUNTIME_BYTES as RUNTIME_BYTES, check_memory as check_memory
+    from edgegpt.budget.sample_size import (
+        SecondsOption as SecondsOption,
+        board_limits as board_limits,
+        held_limits as held_limits,
+    )
+    from edgegpt.budget.verdict import (
+        Row as Row,
+        Verdict as Verdict,
+        plain as plain,
+        rounded_up as rounded_up,
+        rows as rows,
+    )
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "budget": "Budget FirstTokenLatency limit_names",
+        "check": "Check SECONDS check_file check_fit check_json check_seconds",
+        "estimates": "of_samples",
+        "format": "HEADER cells doubt remarks sentence threads_text versions_text",
+        "memory": "RUNTIME_BYTES check_memory",
+        "sample_size": "SecondsOption board_limits held_limits",
+        "verdict": "Row Verdict plain rounded_up rows",
+    },
+)

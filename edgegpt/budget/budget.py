@@ -1,0 +1,231 @@
+"""Limits that a board sets, as a file.
+
+What is known about a board, figure by figure, and from where.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from edgegpt.config import AtLeastOne, Count, Positive, Share, Text, nearest, parse_model, read_bytes
+
+_SAME: Final = {"arm64": "aarch64", "AMD64": "x86_64", "ARM64": "aarch64"}  # names on macOS and Windows
+
+
+class Figure(BaseModel):
+    """One number about a board and where it comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    value: Positive = Field(description="In the unit of its key.")
+    basis: Literal["published", "measured"] = Field(
+        description="published: a maker's data sheet says so; measured: somebody measured it on the board."
+    )
+    source: Annotated[str, Field(min_length=1)] = Field(description="Who says so: a page or a document.")
+
+
+class WholeFigure(Figure):
+    """A figure that counts things."""
+
+    value: Count = Field(description="How many.")
+
+
+class Board(BaseModel):
+    """The board that a budget speaks of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    description: Text = Field(description="Which board, in words.")
+    architecture: Literal["aarch64", "armv7l", "riscv64", "x86_64"] | None = Field(
+        None, description="Of its processor, as `uname -m` says."
+    )
+    device_tree: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="How its /proc/device-tree/model begins, such as Raspberry Pi 5."
+    )
+    cores: WholeFigure | None = Field(None, description="CPU cores.")
+    clock_ghz: Figure | None = Field(None, description="Highest clock of a core.")
+    memory_mb: Figure | None = Field(
+        None,
+        description="Memory of the board; a model that needs more is refused before it is loaded, and a "
+        "measured peak_rss_mb is held to it.",
+    )
+    memory_bandwidth_gb_s: Figure | None = Field(None, description="10^9 bytes a second.")
+    never_measured: list[str] = Field(
+        [],
+        description="Keys of this budget, such as token_ms, whose limits are goals: on this board nobody "
+        "has measured yet that a model meets them.",
+    )
+
+    def unlike(self, architecture: str, name: str | None) -> str:
+        """What shows that a machine is plainly another one, in a few words; empty where nothing does.
+
+        Args:
+            architecture: of the machine, as its system calls it.
+            name: what its device tree says; None where it has none.
+        """
+        found = _SAME.get(architecture, architecture)
+        if self.architecture is not None and found != self.architecture:
+            return f"this machine is {architecture} and not {self.architecture}"
+        if self.device_tree is not None and name is not None and not name.startswith(self.device_tree):
+            return f"this machine is a {name} and not a {self.device_tree}"
+        return ""
+
+
+_NO_LIMITS: Final = ("name", "threads", "board")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class FirstTokenLatency(_Strict):
+    """Limits of the time to first token, in milliseconds, for a prompt of `prompt_tokens`."""
+
+    prompt_tokens: Count = Field(32, description="Length of the prompt.")
+    p50: Positive | None = Field(None, description="Median, in milliseconds.")
+    p99: Positive | None = Field(None, description="99th percentile, in milliseconds.")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "FirstTokenLatency":
+        _check_percentiles({"p50": self.p50, "p99": self.p99})
+        return self
+
+
+class TokenLatency(_Strict):
+    """Limits of the time of one further token, in milliseconds."""
+
+    p50: Positive | None = Field(None, description="Median, in milliseconds.")
+    p99: Positive | None = Field(None, description="99th percentile, in milliseconds.")
+    max: Positive | None = Field(None, description="The slowest token, in milliseconds.")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "TokenLatency":
+        _check_percentiles({"p50": self.p50, "p99": self.p99, "max": self.max})
+        return self
+
+
+_PARTED: Final = (FirstTokenLatency, TokenLatency)
+
+
+class Accuracy(_Strict):
+    """The share of examples that a file has to answer exactly."""
+
+    path: str = Field(description="A .jsonl of {prompt, completion}; relative to the budget file.")
+    minimum: Share = Field(description="Share of greedy answers that equal the completion, from 0 to 1.")
+
+    @field_validator("path")
+    @classmethod
+    def _is_jsonl(cls, path: str) -> str:
+        if Path(path).suffix != ".jsonl":
+            raise ValueError(f"must end in .jsonl, got {path!r}")
+        return path
+
+
+class Budget(_Strict):
+    """Every limit is optional; units are in the names, MB are 10^6 bytes and kB 10^3."""
+
+    model_config = ConfigDict(title="edgegpt budget")
+
+    name: Text = Field(description="Of the board or the purpose.")
+    parameters: Count | None = Field(None, description="Of the model.")
+    artifact_mb: Positive | None = Field(None, description="The .onnx file with its data.")
+    kv_cache_mb: Positive | None = Field(None, description="One cache of the whole context.")
+    peak_rss_mb: Positive | None = Field(None, description="Of the process that loads and generates.")
+    load_ms: Positive | None = Field(None, description="From the start of the import to the first request.")
+    ttft_ms: FirstTokenLatency | None = Field(None, description="Time to first token.")
+    token_ms: TokenLatency | None = Field(None, description="One further token.")
+    jitter: AtLeastOne | None = Field(None, description="p99 / p50 of the time of one further token.")
+    idle_cpu_percent: Positive | None = Field(
+        None, description="Of one core, while the loaded model waits for a request."
+    )
+    rss_slope_kb_per_1000: Positive | None = Field(
+        None, description="How much the memory grows in 1000 requests after a warm-up."
+    )
+    accuracy: Accuracy | None = Field(None, description="Exact match on a file of examples.")
+    threads: Count = Field(1, description="CPU threads to measure with.")
+    board: Board | None = Field(None, description="What these limits are for, and what is known of it.")
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "Budget":
+        limits = self.limits()
+        if not limits:
+            raise ValueError("it has no limit; give at least one, such as `peak_rss_mb: 180`")
+        if self.board is not None:
+            _check_board(self, self.board, limits)
+        return self
+
+    def limits(self) -> dict[str, float]:
+        """Every limit that is given, by its name: `artifact_mb`, `ttft_ms.p50`, `accuracy`, ..."""
+        found: dict[str, float] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if name in _NO_LIMITS or value is None:
+                continue
+            if isinstance(value, Accuracy):
+                found[name] = value.minimum
+            elif isinstance(value, FirstTokenLatency | TokenLatency):
+                parts = value.model_dump(exclude={"prompt_tokens"}, exclude_none=True)
+                found |= {f"{name}.{part}": limit for part, limit in parts.items()}
+            else:
+                found[name] = value
+        return found
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> "Budget":
+        """Read a budget file; the path in `accuracy` comes back relative to the working directory.
+
+        Raises:
+            ConfigError: names file, key and value.
+        """
+        return cls.parse(read_bytes(Path(path)), path)
+
+    @classmethod
+    def parse(cls, content: bytes, path: str | Path) -> "Budget":
+        """What `from_yaml` makes of the content of the file at `path`; raises ConfigError."""
+        budget = parse_model(content, path, cls)
+        if budget.accuracy is None:
+            return budget
+        data = Path(path).parent / budget.accuracy.path
+        return budget.model_copy(update={"accuracy": budget.accuracy.model_copy(update={"path": str(data)})})
+
+
+def limit_names() -> list[str]:
+    """Every limit that a budget can have, named as in `Budget.limits`."""
+    names: list[str] = []
+    for name, field in Budget.model_fields.items():
+        if name in _NO_LIMITS:
+            continue
+        parts = next((kind for kind in get_args(field.annotation) if kind in _PARTED), None)
+        inside = [] if parts is None else [part for part in parts.model_fields if part != "prompt_tokens"]
+        names += [f"{name}.{part}" for part in inside] or [name]
+    return names
+
+
+def _check_percentiles(limits: dict[str, float | None]) -> None:
+    given = [(name, limit) for name, limit in limits.items() if limit is not None]
+    if not given:
+        raise ValueError(f"it has no limit; give at least one of {', '.join(limits)}, got none")
+    for (lower, small), (upper, large) in pairwise(given):
+        if small > large:
+            raise ValueError(f"{lower} must not be above {upper}, got {small} and {large}")
+
+
+def _check_board(budget: Budget, board: Board, limits: dict[str, float]) -> None:
+    if board.cores is not None and budget.threads > board.cores.value:
+        raise ValueError(
+            f"threads must not be above the board's cores, got {budget.threads} and {board.cores.value}"
+        )
+    for name in ("artifact_mb", "kv_cache_mb", "peak_rss_mb"):
+        if board.memory_mb is not None and limits.get(name, 0) > board.memory_mb.value:
+            raise ValueError(
+                f"{name} must not be above the board's memory_mb, got {limits[name]} and "
+                f"{board.memory_mb.value}"
+            )
+    keys = sorted({name.partition(".")[0] for name in limits})
+    for key in board.never_measured:
+        if key not in keys:
+            raise ValueError(
+                f"board.never_measured names {key!r}, which is no limit of this budget{nearest(key, keys)}"
+            )

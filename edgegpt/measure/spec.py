@@ -1,0 +1,170 @@
+"""What one measuring process shall do, and what it found; both go through JSON."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from edgegpt.errors import MeasureError
+from edgegpt.measure.distribution import Distribution
+from edgegpt.system import Memory
+
+BURST: Final = 16  # tokens that are timed in a row, as an answer has them
+MIN_ROUNDS: Final = 3
+MOST_TIMES: Final = 10  # the measuring time, until there are as many samples as the plan asks for
+STEADY_REQUESTS: Final = 1000  # enough for an allocator to have made the room that it needs
+
+
+@dataclass(frozen=True)
+class MeasureSpec:
+    """What one measuring process shall do; its parts can be left out.
+
+    Whether lengths fit the model's context is seen when the model is loaded.
+
+    Attributes:
+        threads: of onnxruntime, and of the bandwidth measurement.
+        capacity: context in tokens; None is the model's block_size.
+        prompts: prompt lengths to measure the first token at; None is 8, 32, 128 as far as they fit and
+            the longest that leaves room for an answer, empty is none.
+        fills: tokens in the cache before a burst of further tokens; None is 16, half the context and as
+            many as leave room for the burst, empty is none.
+        repeats: samples of each prompt's first token in a round.
+        burst: samples of one burst; a shorter context shortens it where `fills` is None.
+        seconds: how long to measure times, in rounds that take every prompt and fill in turn after one
+            round to warm up; at least MIN_ROUNDS rounds are done.
+        first_samples: of each prompt, for which rounds go on when the time is over, up to MOST_TIMES of it.
+        token_samples: the same of each fill.
+        longest: whether the longest prompt is read once, so that the peak of memory is that of any request;
+            with `fills` it always is.
+        apart: whether to measure tokenising and drawing, each by itself.
+        idle_seconds: how long to watch the loaded process do nothing; 0 leaves it out.
+        requests: short ones of varied lengths, in which to see how memory grows; 0 leaves it out.
+        seed: of those requests.
+        bandwidth: whether to measure how fast this machine reads memory.
+
+    Raises:
+        MeasureError: a number is negative or not finite.
+    """
+
+    threads: int = 1
+    capacity: int | None = None
+    prompts: tuple[int, ...] | None = None
+    fills: tuple[int, ...] | None = None
+    repeats: int = 1
+    burst: int = BURST
+    seconds: float = 3.0
+    first_samples: int = 0
+    token_samples: int = 0
+    longest: bool = True
+    apart: bool = True
+    idle_seconds: float = 0.5
+    requests: int = 0
+    seed: int = 0
+    bandwidth: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "idle_seconds", "requests", "first_samples", "token_samples"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise MeasureError(f"{name} must be a number of at least 0, got {getattr(self, name)!r}")
+        for name in ("burst", "repeats"):
+            if getattr(self, name) < 1:
+                raise MeasureError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """How fast this machine reads memory, in bytes a second: the best of several passes.
+
+    Attributes:
+        buffer_bytes: size of the buffer that was read over and over.
+        bytes_per_second: of all threads together.
+    """
+
+    buffer_bytes: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class ProcessResult:
+    """What one fresh process measured of one file. What the system cannot tell is None.
+
+    Attributes:
+        import_ms: importing edgegpt, numpy, onnxruntime and the rest.
+        load_ms: from the start of the imports until the warmed-up model is ready for its first request;
+            the interpreter's own start is not in it.
+        load_waited_ms: of the time until then, the interpreter's start among it, in which other work had
+            the process's core.
+        first_reply_ms: the first request, text to text: a prompt of one word, 8 tokens at most.
+        imported: memory after the imports, before the file was opened.
+        loaded: memory when the model was ready.
+        worked: memory after all timed requests, the longest prompt among them.
+        peak_rss_bytes: the most that was resident until then; nothing was in the process yet that a robot's
+            would not have.
+        cache_bytes: of the KV cache, part of `worked`.
+        idle_cpu_percent: of one core, while the loaded process does nothing.
+        first_token: by prompt length; see edgegpt.measure.timing for what is inside.
+        token: by tokens in the cache before the burst; each of `burst` samples a round.
+        tokenise: text to ids of a prompt of `tokenise_tokens` tokens; None where the plan leaves it out.
+        tokenise_tokens: length of that prompt.
+        draw: choosing one token with temperature 1 and top_p 0.95, which greedy requests do not do; None
+            where the plan leaves it out.
+        round_ms: the median time in each round, in order: of tokens at the smallest fill, or of first
+            tokens after the shortest prompt where no fill was measured.
+        seconds: that the rounds took.
+        waited_percent: share of that time in which the main thread was ready to run but other work, or
+            another virtual machine on the same host, had its core; of the load where no round was done.
+        rss_slope_kb_per_1000: growth of private memory in 1000 requests, see edgegpt.measure.leak.
+        watched_requests: in which it was seen; fewer than asked for where the model is slow.
+        bandwidth: of memory beyond the last cache, and of a buffer as large as the file.
+    """
+
+    import_ms: float
+    load_ms: float
+    load_waited_ms: float | None
+    first_reply_ms: float
+    imported: Memory | None
+    loaded: Memory | None
+    worked: Memory | None
+    peak_rss_bytes: int | None
+    cache_bytes: int
+    idle_cpu_percent: float | None
+    first_token: dict[int, Distribution]
+    token: dict[int, Distribution]
+    tokenise: Distribution | None
+    tokenise_tokens: int
+    draw: Distribution | None
+    round_ms: tuple[float, ...]
+    seconds: float
+    waited_percent: float | None
+    rss_slope_kb_per_1000: float | None
+    watched_requests: int
+    bandwidth: tuple[Bandwidth, ...]
+
+
+def spec_from_json(data: dict[str, Any]) -> MeasureSpec:
+    """A Plan as `dataclasses.asdict` and JSON made it."""
+    tuples = {key: tuple(data[key]) for key in ("prompts", "fills") if data[key] is not None}
+    return MeasureSpec(**{**data, **tuples})
+
+
+def result_to_json(figures: ProcessResult) -> dict[str, Any]:
+    """For the way through JSON, with every sample."""
+    data = asdict(figures)
+    for name in ("first_token", "token"):  # JSON's keys would be strings
+        data[name] = [[n, part["samples"]] for n, part in data[name].items()]
+    for name in ("tokenise", "draw"):
+        data[name] = data[name] and data[name]["samples"]
+    return data
+
+
+def result_from_json(data: dict[str, Any]) -> ProcessResult:
+    """The way back."""
+    made: dict[str, Any] = {}
+    for name in ("imported", "loaded", "worked"):
+        made[name] = None if data[name] is None else Memory(**data[name])
+    for name in ("first_token", "token"):
+        made[name] = {n: Distribution(tuple(samples)) for n, samples in data[name]}
+    for name in ("tokenise", "draw"):
+        made[name] = data[name] and Distribution(tuple(data[name]))
+    made["round_ms"] = tuple(data["round_ms"])
+    made["bandwidth"] = tuple(Bandwidth(**part) for part in data["bandwidth"])
+    return ProcessResult(**{**data, **made})

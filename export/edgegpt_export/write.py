@@ -1,0 +1,193 @@
+"""Write an .onnx file, and the weights beside it when they are large, whole or not at all.
+
+Both files are made in a hidden folder beside the target and renamed into place, the data first and
+the .onnx last: the .onnx with its new name is the moment of the change. An exception before that
+moment, KeyboardInterrupt included, puts the old data back. Two renames cannot be one: should the
+machine stop between them, the old .onnx finds no data or new data beside it, which whoever opens it
+is told by the sha256 in its metadata, and its old data is still in the hidden folder.
+
+What a file says about itself: the metadata_props under `edgegpt.*` keys.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import onnx
+import onnxruntime
+from onnx import ModelProto, TensorProto
+
+from edgegpt import __version__, contract
+from edgegpt.runtime import file_sha256, metadata_entry
+from edgegpt_export.bit_allocation import Quantisation
+
+if TYPE_CHECKING:
+    from edgegpt.model import Checkpoint
+
+_ALIGNMENT: Final = 4096  # a tensor begins on a page of its own, so that it can be mapped
+# Requests to end that would end the process at once; Windows has no SIGHUP.
+_ENDING: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SMALL: Final = 1024  # bytes; constants stay in the .onnx, where onnxruntime can read shapes from them
+
+
+def data_path(path: Path) -> Path:
+    """Where the weights of `path` are when they are not inside."""
+    return path.with_name(f"{path.name}.data")
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """Give a path to write, with `data_path` of it too; both take their final names when the block succeeds.
+
+    On any exception what was written goes and an older `path` and its data stay as they were; so they
+    do when the process is asked to end.
+    """
+    with _signals_raise():
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            temporary = folder / path.name
+            yield temporary
+            _rename_both(temporary, path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_model(model: ModelProto, path: Path) -> None:
+    """Write a model, and its weights to `data_path(path)` when they exceed contract.EXTERNAL_DATA_BYTES.
+
+    In that case the tensors are moved out of `model`, which then refers to the data file, and
+    the name and the sha256 of that file join the metadata.
+    """
+    tensors = [tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= _SMALL]
+    if sum(len(tensor.raw_data) for tensor in tensors) > contract.EXTERNAL_DATA_BYTES:
+        digest = _move_out(tensors, data_path(path))
+        add_metadata(
+            model, {contract.META_DATA_FILE: data_path(path).name, contract.META_DATA_SHA256: digest}
+        )
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, where they would just kill.
+
+    Outside the main thread, where Python handles no signals, nothing changes.
+    """
+    deadly = []
+    if threading.current_thread() is threading.main_thread():
+        deadly = [number for number in _ENDING if signal.getsignal(number) == signal.SIG_DFL]
+    for number in deadly:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in deadly:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _move_out(tensors: list[TensorProto], path: Path) -> str:
+    """Write the tensors' bytes to `path` and let them refer to it; returns the file's sha256."""
+    digest = hashlib.sha256()
+    offset = 0
+    with path.open("wb") as file:
+        for tensor in tensors:
+            padding = b"\0" * (-offset % _ALIGNMENT)
+            for part in (padding, tensor.raw_data):
+                file.write(part)
+                digest.update(part)
+            offset += len(padding)
+            length = len(tensor.raw_data)
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", path.name), ("offset", str(offset)), ("length", str(length))):
+                tensor.external_data.add(key=key, value=value)
+            offset += length
+    return digest.hexdigest()
+
+
+def _rename_both(temporary: Path, path: Path) -> None:
+    new_data, data = data_path(temporary), data_path(path)
+    old_data = temporary.with_name("old.data")  # goes with the folder when all went well
+    _flush(temporary)
+    had_new_data = new_data.exists()
+    if had_new_data:
+        _flush(new_data)
+    try:
+        if data.exists():
+            data.replace(old_data)
+        if had_new_data:
+            new_data.replace(data)
+        temporary.replace(path)
+    except BaseException:
+        if temporary.exists():  # not renamed: the old .onnx is the one in force
+            if had_new_data and not new_data.exists():
+                data.unlink()
+            if old_data.exists():
+                old_data.replace(data)
+        raise
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def metadata(
+    checkpoint: "Checkpoint", target: str, quantisation: Quantisation, sampling: Mapping[str, Any]
+) -> dict[str, str]:
+    """Everything known before verification. Nothing in it depends on when or where it is made."""
+    return {
+        contract.META_FORMAT_VERSION: str(contract.FORMAT_VERSION),
+        contract.META_TARGET: target,
+        contract.META_CONFIG: checkpoint.config.to_json(),
+        contract.META_TOKENIZER: checkpoint.tokenizer.to_json(),
+        contract.META_PRECISION: quantisation.precision,
+        contract.META_RECIPE: quantisation.to_json(),
+        contract.META_KV_CACHE: quantisation.kv_cache,
+        contract.META_WEIGHTS_SHA256: checkpoint.weights_sha256,
+        contract.META_SAMPLING: json.dumps(sampling),
+        contract.META_TOOL: tool(),
+    }
+
+
+def tool() -> str:
+    """Name and version of what makes the file."""
+    import torch  # here, because files of random weights are stamped without it
+
+    return (
+        f"edgegpt {__version__}, torch {torch.__version__}, "
+        f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"
+    )
+
+
+def add_metadata(model: ModelProto, entries: Mapping[str, str]) -> None:
+    """Append entries to a model in memory."""
+    for key, value in entries.items():
+        model.metadata_props.add(key=key, value=value)
+
+
+def append_metadata(path: Path, entries: Mapping[str, str]) -> None:
+    """Append entries to a file, whose bytes so far stay as they are.
+
+    Two protobuf messages one after the other are one message with both their entries, so what was
+    verified is not written again.
+    """
+    addition = ModelProto()
+    add_metadata(addition, entries)
+    with path.open("ab") as file:
+        file.write(addition.SerializeToString(deterministic=True))
+
+
+def seal(path: Path) -> None:
+    """Append the sha256 of the file so far, by which whoever opens it finds damage; nothing may follow."""
+    entry = metadata_entry(contract.META_FILE_SHA256, file_sha256(path))
+    with path.open("ab") as file:
+        file.write(entry)

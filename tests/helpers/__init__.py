@@ -1,0 +1,1 @@
+"""What several test files share and conftest.py does not need."""
