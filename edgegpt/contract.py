@@ -40,12 +40,12 @@ META_CONFIG: Final = "edgegpt.config"  # ModelConfig as JSON; YAML is read too
 META_TOKENIZER: Final = "edgegpt.tokenizer"  # text of tokenizer.json
 META_PRECISION: Final = "edgegpt.precision"  # fp32 | int8 | int4 | auto
 META_RECIPE: Final = "edgegpt.recipe"  # JSON: how weights were quantised; {} for fp32
-META_KV_CACHE: Final = "edgegpt.runtime.kv_cache"  # of a number in the cache, fp32 | int8
+META_KV_CACHE: Final = "edgegpt.kv_cache"  # of a number in the cache, fp32 | int8
 META_WEIGHTS_SHA256: Final = "edgegpt.weights_sha256"  # of the checkpoint's model.safetensors
 META_DATA_FILE: Final = "edgegpt.data_file"  # NAME.onnx.data; absent when weights are inside
 META_DATA_SHA256: Final = "edgegpt.data_sha256"  # of that file
 META_EVIDENCE: Final = "edgegpt.evidence"  # JSON: what verification measured
-META_SAMPLING: Final = "edgegpt.runtime.sampling"  # JSON: sampling defaults of this model
+META_SAMPLING: Final = "edgegpt.sampling"  # JSON: sampling defaults of this model
 META_TOOL: Final = "edgegpt.tool"  # "edgegpt 0.1.0, torch 2.13.0, ..."
 META_FILE_SHA256: Final = "edgegpt.file_sha256"  # of all bytes before this entry, the file's last
 
