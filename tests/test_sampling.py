@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -97,8 +97,10 @@ def test_nonsense_is_refused_in_a_sentence_that_holds_name_and_value(
 
 
 def test_stop_takes_one_string_or_several() -> None:
-    assert SamplingParams(stop="END").stop == ("END",)
-    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
+    one: Any = "END"
+    several: Any = ["a", "b"]
+    assert SamplingParams(stop=one).stop == ("END",)
+    assert SamplingParams(stop=several).stop == ("a", "b")
 
 
 def test_params_are_frozen() -> None:
@@ -163,7 +165,7 @@ def test_filters_and_their_order_equal_transformers(seed: int, size: int) -> Non
             TopPLogitsWarper(params.top_p),
             MinPLogitsWarper(params.min_p),
         ]
-    )(torch.tensor(seen)[None], torch.tensor(logits)[None])
+    )(cast("torch.LongTensor", torch.tensor(seen)[None]), torch.tensor(logits)[None])
     mask = np.zeros(size, bool)
     mask[seen] = True
     ours = filtered_weights(penalise_repetition(logits, mask, params.repetition_penalty), params)

@@ -138,7 +138,7 @@ def test_an_unexpected_error_fails_its_request_alone(
         patch.setattr(stream, "TextChunk", lambda *_: 1 / 0)
         handle = held.submit()
         assert ended_as(handle)[1:] == ("error", EngineError)
-    assert "division by zero" in str(handle.outcome().error)
+    assert "zero" in str(handle.outcome().error)
     assert "ZeroDivisionError" in caplog.text
     assert ended_as(held.submit()) == WHOLE
 

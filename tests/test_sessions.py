@@ -35,6 +35,7 @@ def assert_cache_equals_recompute(session: Session) -> None:
     cache = fork._cache
     ids = list(session.token_ids)
     logits = fork._generator.engine.prefill(cache, [*ids[cache.length :], 65])
+    assert logits is not None
     np.testing.assert_allclose(logits, torch_logits([*ids, 65])[:270].numpy(), atol=1e-4, rtol=0)
 
 

@@ -87,4 +87,8 @@ class HeldServer:
 def ended_as(handle: RequestHandle) -> Ending:
     """Wait for the outcome and return its text, finish reason and class of error."""
     outcome = handle.outcome(SOON)
-    return outcome.reply.text, outcome.reply.finish_reason, outcome.error and type(outcome.error)
+    return (
+        outcome.reply.text,
+        outcome.reply.finish_reason,
+        None if outcome.error is None else type(outcome.error),
+    )
