@@ -52,7 +52,7 @@ def test_a_busy_node_rejects(peer: Peer) -> None:
     first = at_work(peer)
     second = peer.goal("stop")
     assert second.end() == ("aborted", "error", ErrorCode.REJECTED)
-    assert second.result().error == "another request is at work and overload is 'reject'; try again later"
+    assert second.result().error == "another request is running and overload is 'reject'; try again later"
     assert not first.done
     assert peer.complete("stop").error_code == ErrorCode.REJECTED
     assert first.end() == WHOLE
@@ -87,7 +87,7 @@ def test_a_new_goal_preempts_and_the_old_one_ends_once_with_its_text(peer: Peer)
     second = peer.goal("stop")
     assert first.end() == ("aborted", "cancelled", ErrorCode.PREEMPTED)
     result = first.result()
-    assert result.error == "a newer request of priority 0 took the place of this one"
+    assert result.error == "a newer request of priority 0 replaced this one"
     assert 1 < result.stats.completion_tokens < N
     chunks = first.chunks()
     assert result.text == "".join(chunk.text for chunk in chunks) != ""

@@ -110,7 +110,7 @@ class Requests:
                 params_of(request.options, self.own),
                 session=request.session,
                 priority=request.options.priority,
-                on_piece=None if chunks is None else chunks.add,
+                on_chunk=None if chunks is None else chunks.add,
                 arrived=arrived,
             )
         except EdgeGPTError as error:

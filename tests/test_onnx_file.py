@@ -1,4 +1,4 @@
-"""edgegpt.runtime.onnx_file: the checksum of a file is the sha256 that all tools compute."""
+"""edgegpt.runtime.onnx_file: the checksum of a file is the sha256 that other tools compute."""
 
 import hashlib
 import sys
