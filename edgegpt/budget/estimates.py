@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from reprlib import repr as short_repr
 from typing import Final
 
 import numpy as np
@@ -74,7 +75,9 @@ def estimate_samples(name: str, samples: float | Iterable[float]) -> Estimate:
     values = np.asarray(list(samples) if isinstance(samples, Iterator) else samples)
     kinds = "biuf" if name == "accuracy" else "iuf"  # a truth value is a right answer, but no time or size
     if values.dtype.kind not in kinds or values.ndim > 1:
-        raise MeasureError(f"{name} takes a number or several, of float, int or NumPy, got {samples!r:.60}")
+        raise MeasureError(
+            f"{name} takes a number or several, of float, int or NumPy, got {short_repr(samples)}"
+        )
     values = np.atleast_1d(values).astype(float)
     low = -math.inf if name == "rss_slope_kb_per_1000" else 0.0  # memory may shrink
     high = 1.0 if name == "accuracy" else math.inf
