@@ -10,14 +10,13 @@ from edgegpt.budget import HEADER, Verdict, cells, remarks, threads_text, versio
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError, needs
 from edgegpt.pytest_plugin.fixture import BudgetSession, row_properties, skip_unmeasured
 from edgegpt.runtime import (
+    LIMITS,
     Artifact,
     Engine,
     causality,
     differing_tokens,
-    evidence_limit,
     open_artifact,
-    parity_failures,
-    parity_summary,
+    read_evidence,
     stepwise,
 )
 
@@ -134,24 +133,28 @@ class FileItem(_BudgetItem):
 def _parity(held: BudgetSession) -> str:
     """The stamped evidence and, where there is a checkpoint, PyTorch itself; then whole = step by step."""
     artifact = _open(held)
-    if failures := parity_failures(artifact):
-        raise VerificationError(f"{held.model.name} was exported beyond its limits: {'; '.join(failures)}")
+    evidence = read_evidence(artifact)
+    if evidence.failures:
+        raise VerificationError(
+            f"{held.model.name} was exported outside its limits: {'; '.join(evidence.failures)}"
+        )
     if held.checkpoint is not None:
         _verify(held.model, held.checkpoint)
-    by_kl, limit = artifact.evidence["limits"]["max_abs"] is None, evidence_limit(artifact, "consistency")
+    by_kl, limit = evidence.limits.by_kl, evidence.limits.consistency
     difference = stepwise(Engine.from_artifact(artifact), by_kl=by_kl)
     if not difference <= limit:
         raise VerificationError(
             f"{held.model.name} reads a prompt token by token and whole with a difference of "
             f"{difference:.3g} {'nats' if by_kl else 'in a logit'}, the limit is {limit:g}"
         )
-    return f"{parity_summary(artifact)}; here, stepwise = whole within {difference:.2g}"
+    return f"{evidence.summary()}; here, stepwise = whole within {difference:.2g}"
 
 
 def _causality(held: BudgetSession) -> str:
     artifact = _open(held)
     moved = causality(Engine.from_artifact(artifact))
-    allowed = evidence_limit(artifact, "causality") if artifact.evidence.get("rows") else _CAUSALITY
+    limits = read_evidence(artifact).limits if artifact.evidence.get("rows") else LIMITS["fp32"]
+    allowed = limits.causality
     if not moved <= allowed:
         raise VerificationError(
             f"{held.model.name} is not causal: changing later tokens moved the loss of an earlier one by "
@@ -182,7 +185,6 @@ def _open(held: BudgetSession) -> Artifact:
     return open_artifact(held.model, threads=held.budget.threads)
 
 
-_CAUSALITY: Final = 1e-6  # for a file without evidence
 FILE_CHECKS: Final[dict[str, Callable[[BudgetSession], str]]] = {
     "parity": _parity,
     "causality": _causality,
