@@ -11,9 +11,9 @@ import yaml
 from edgegpt_ros.parameters import PARAMETERS
 from rclpy.action import get_action_server_names_and_types_by_node
 
-from .pair import generator_and_peer
-from .peer import until
-from .workspace import WORKSPACE, executable
+from .helpers.peer import until
+from .helpers.process import WORKSPACE, executable
+from .helpers.robot import generator_and_peer
 
 PACKAGE = WORKSPACE / "src" / "edgegpt_ros"
 SHARE = WORKSPACE / "install" / "edgegpt_ros" / "share" / "edgegpt_ros"

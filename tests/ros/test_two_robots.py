@@ -11,9 +11,8 @@ from edgegpt_msgs.msg import ErrorCode, GenerationOptions
 from edgegpt_msgs.srv import Complete
 from std_msgs.msg import String
 
-from .generator_process import GeneratorProcess
-from .peer import SOON, Goal, Peer, until
-from .workspace import environment, own_domain
+from .helpers.peer import SOON, Goal, Peer, until
+from .helpers.process import GeneratorProcess, environment, own_domain
 
 IN_FLIGHT = 4  # requests of each door that are on their way at any time
 REQUESTS = 80  # of each door

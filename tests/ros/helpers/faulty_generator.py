@@ -1,11 +1,13 @@
-"""The node's own `main` over an engine with faults; a program of the tests.
+"""The node's own `main` with a faulty engine; a program that tests start.
 
-In the environment: EDGEGPT_TEST_LOAD_S makes loading take longer, EDGEGPT_TEST_STEP_MS makes each token
-take longer, EDGEGPT_TEST_HANG_S the sixth of an answer, EDGEGPT_TEST_ENDLESS=1 lets the model never choose
-the end of text, and while EDGEGPT_TEST_FAIL names a file that exists, the sixth token of an answer fails
-and takes the file away. EDGEGPT_TEST_COUNT_S makes counting a text of more than a thousand characters
-take longer. EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the
-benchmark that compares.
+Environment variables:
+    EDGEGPT_TEST_LOAD_S     additional seconds of loading
+    EDGEGPT_TEST_STEP_MS    additional milliseconds per token
+    EDGEGPT_TEST_HANG_S     additional seconds of an answer's sixth token
+    EDGEGPT_TEST_COUNT_S    additional seconds of counting more than a thousand characters
+    EDGEGPT_TEST_ENDLESS    1: the model never samples the end of text
+    EDGEGPT_TEST_FAIL       path; if the file exists, the sixth token of an answer deletes it and fails
+    EDGEGPT_TEST_EXECUTOR   multi: run under a MultiThreadedExecutor, for the benchmark that compares
 """
 
 import os
@@ -60,7 +62,7 @@ def faulty_decode(self, *args, **options):
         time.sleep(HANG_S)
     if self.calls == 5 and FAIL.exists():
         FAIL.unlink()
-        raise EngineError("injected by the test")
+        raise EngineError("injected")
     return endless(self, decode(self, *args, **options))
 
 
