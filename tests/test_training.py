@@ -3,6 +3,7 @@ import json
 import os
 import re
 import signal
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -310,9 +311,109 @@ def test_a_source_is_a_file_or_a_generator() -> None:
             Source(**wrong)
 
 
+@pytest.mark.parametrize("name", ["", ".above", "a/b", "../a", "a:", ":b", "a:b:c", "a:b.c", "two words"])
+def test_what_is_no_import_path_is_refused_with_the_run_file(name: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"got {name!r}")):
+        Source(generator=name)
+
+
+GENERATOR = """
+def generate(split, count, seed):
+    if split != "train":
+        raise ValueError(f"no split {split!r}\\nin two lines")
+    return ((f"{seed} plus {n}", str(seed + n)) for n in range(count))
+
+def other(split, count, seed):
+    return [("from", "other")] * (count + 5)
+
+def endless(split, count, seed):
+    while True:
+        yield ["a", "list"]
+
+def interrupted(split, count, seed):
+    raise KeyboardInterrupt
+
+few = lambda split, count, seed: [("a", "b")]
+nothing = lambda split, count, seed: None
+text = lambda split, count, seed: ["ab"] * count
+numbers = lambda split, count, seed: [("a", 1)] * count
+triples = lambda split, count, seed: [("a", "b", "c")] * count
+blank = lambda split, count, seed: [(" ", "blank prompt")] * count
+surrogate = lambda split, count, seed: [("\\ud800", "b")] * count
+no_arguments = lambda: []
+number = 3
+"""
+
+
+@pytest.fixture
+def generators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a module of generators, and one that cannot be imported."""
+    (tmp_path / "some_generators.py").write_text(GENERATOR)
+    (tmp_path / "broken_generator.py").write_text("import no_such_module_at_all")
+    monkeypatch.delitem(sys.modules, "some_generators", raising=False)
+    return tmp_path
+
+
+def test_a_generator_is_called_with_split_examples_and_seed(generators: Path) -> None:
+    before = list(sys.path)
+    source = Source(generator="some_generators", examples=3, seed=40)
+    assert read_examples(source, generators) == [Pair(f"40 plus {n}", str(40 + n)) for n in range(3)]
+    assert read_examples(source, generators.parent, generators.name)[2] == ("40 plus 2", "42")
+    for name, pair in (("other", Pair("from", "other")), ("endless", Pair("a", "list"))):
+        named = Source(generator=f"some_generators:{name}", examples=2)
+        assert read_examples(named, generators) == [pair] * 2
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such_module", "broken_generator", "some_generators:no_such", "some_generators:number"]
+)
+def test_a_generator_that_is_not_there_is_named(generators: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=name) as error:
+        read_examples(Source(generator=name), generators)
+    assert str(generators) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("few", "1 of 10"),
+        ("nothing", "NoneType"),
+        ("text", "'ab'"),
+        ("numbers", "('a', 1)"),
+        ("triples", "('a', 'b', 'c')"),
+        ("blank", "blank prompt"),
+        ("surrogate", r"\ud800"),
+        ("no_arguments", "TypeError"),
+    ],
+)
+def test_what_a_generator_should_not_yield_is_shown(generators: Path, name: str, value: str) -> None:
+    with pytest.raises(DataError, match=re.escape(value)) as error:
+        read_examples(Source(generator=f"some_generators:{name}", examples=10), generators)
+    assert f"some_generators:{name}" in str(error.value)
+
+
+def test_an_error_of_a_generator_becomes_one_line_with_the_split(generators: Path) -> None:
+    with pytest.raises(DataError, match="no split 'test'") as error:
+        read_examples(Source(generator="some_generators", split="test"), generators)
+    assert "\n" not in str(error.value)
+    with pytest.raises(KeyboardInterrupt):
+        read_examples(Source(generator="some_generators:interrupted"), generators)
+
+
+def test_a_run_trains_on_a_generator_of_its_own(generators: Path, run: RunConfig) -> None:
+    source = Source(generator="some_generators", examples=20)
+    out = train(run.model_copy(update={"train": [source], "validation": {"same": source}}), generators)
+    assert load_checkpoint(out).model.config.vocab_size == 300
+
+
 def test_the_shipped_run_file_loads_and_its_mistakes_are_named(tmp_path: Path) -> None:
     rover = Path(__file__).parents[1] / "configs" / "training" / "rover.yaml"
-    assert RunConfig.from_yaml(rover).train[0].generator == "robot_commands"
+    run = RunConfig.from_yaml(rover)
+    assert (
+        len(read_examples(run.train[0].model_copy(update={"examples": 5}), rover.parent, run.generator_path))
+        == 5
+    )
     broken = tmp_path / "run.yaml"
     broken.write_text(rover.read_text().replace("n_layer: 4", "n_layers: 4"))
     with pytest.raises(ConfigError, match=r"unknown key 'model.n_layers', did you mean 'n_layer'\?"):

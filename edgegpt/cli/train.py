@@ -20,7 +20,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model from JSONL pairs, text, or the project's generator of robot commands."""
+    """Train a model from JSONL pairs, text, or a generator that the run file names."""
     with needs("train"):
         from edgegpt.training import STATE, RunConfig, train as train_run
 

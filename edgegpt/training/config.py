@@ -1,5 +1,6 @@
 """A training run as a file: `edgegpt train RUN.yaml`."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -12,6 +13,7 @@ Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[float, Field(gt=0.0)]
 _YAML: Final = (".yaml", ".yml")
+_GENERATOR: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", re.ASCII)
 
 
 def _model(value: object) -> ModelConfig | str:
@@ -30,15 +32,17 @@ class _Strict(BaseModel):
 
 
 class Source(_Strict):
-    """Where examples come from: a file, or a generator that is part of the project."""
+    """Where examples come from: a file, or a generator that an import path names."""
 
     path: str | None = Field(
         None, description="A .jsonl of {prompt, completion}, or a .txt; relative to the run file."
     )
-    generator: Literal["robot_commands"] | None = Field(None, description="Generate examples.")
-    split: Literal["train", "plain", "unseen_phrasings", "unseen_objects"] = Field(
-        "train", description="Of the generator: which phrasings and objects."
+    generator: str | None = Field(
+        None,
+        description="Import path of a function that generates examples: MODULE:FUNCTION, or MODULE alone "
+        "for its function `generate`; it is called with split, examples and seed.",
     )
+    split: str = Field("train", description="Of the generator: which of its sets of examples.")
     examples: Count = Field(10_000, description="Of the generator: how many.")
     seed: Seed = Field(0, description="Of the generator.")
 
@@ -48,6 +52,8 @@ class Source(_Strict):
             raise ValueError("give either path or generator")
         if self.path is not None and Path(self.path).suffix not in (".jsonl", ".txt"):
             raise ValueError(f"path must end in .jsonl or .txt, got {self.path!r}")
+        if self.generator is not None and not _GENERATOR.fullmatch(self.generator):
+            raise ValueError(f"generator must be MODULE or MODULE:FUNCTION, got {self.generator!r}")
         return self
 
 
@@ -71,6 +77,11 @@ class RunConfig(_Strict):
     )
     train: list[Source] = Field(min_length=1, description="Training examples, mixed.")
     validation: dict[str, Source] = Field(description="Named validation sets.")
+    generator_path: str = Field(
+        ".",
+        description="Folder in which the modules of generators are looked for, before installed packages; "
+        "relative to the run file.",
+    )
     seed: Seed = Field(0, description="Of weights, batches and dropout.")
     steps: Count = Field(description="Optimiser steps.")
     batch_tokens: Count = Field(description="Tokens in a batch, padding included.")

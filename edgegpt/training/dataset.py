@@ -15,6 +15,7 @@ from edgegpt.errors import DataError, TrainingError
 from edgegpt.examples import Pair, read_jsonl, read_text
 from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.config import Source
+from edgegpt.training.generators import generate_pairs
 
 IGNORE: Final = -100  # a target that does not count, as in torch's cross_entropy
 _POOL: Final = 8192  # examples that are sorted by length together
@@ -46,17 +47,18 @@ class Dataset:
 Example = Pair | str  # a str is plain text
 
 
-def read_examples(source: Source, folder: Path) -> Sequence[Example]:
+def read_examples(source: Source, folder: Path, generator_path: str = ".") -> Sequence[Example]:
     """Read or generate the examples of one source; paths are relative to `folder`.
 
     Raises:
-        DataError: the file is missing, empty, or a line is not {"prompt": str, "completion": str}.
+        DataError: the file is missing, empty, or a line is not {"prompt": str, "completion": str}; the
+            generator fails, or yields too few examples or something else than pairs.
+        ConfigError: there is no such generator.
     """
     if source.generator is not None:
-        from edgegpt.training import robot_commands
-
-        examples = robot_commands.generate(source.split, source.examples, source.seed)
-        return [Pair(*example) for example in examples]
+        return generate_pairs(
+            source.generator, source.split, source.examples, source.seed, folder / generator_path
+        )
     assert source.path is not None  # Source holds one of the two
     path = folder / source.path
     if path.suffix == ".jsonl":

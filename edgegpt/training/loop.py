@@ -73,12 +73,12 @@ def train(
     loses nothing.
 
     Raises:
-        DataError: examples cannot be read.
+        DataError: examples cannot be read or generated.
         TrainingError: a model is there already; an unfinished run is there and resume is False, or
             resume is True and none is there or it is of another run; an example is too long; the loss
             is no number; the state cannot be saved.
         CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, model is not the
-            path of a valid config, or the new checkpoint cannot be written.
+            path of a valid config, there is no such generator, or the new checkpoint cannot be written.
     """
     out = folder / run.out
     state_path = out / STATE
@@ -92,8 +92,11 @@ def train(
 
     _check_writable(out)
     on_stage("reading examples")
-    train_examples = [example for source in run.train for example in read_examples(source, folder)]
-    validation_examples = {name: read_examples(source, folder) for name, source in run.validation.items()}
+    path = run.generator_path
+    train_examples = [example for source in run.train for example in read_examples(source, folder, path)]
+    validation_examples = {
+        name: read_examples(source, folder, path) for name, source in run.validation.items()
+    }
     on_stage("preparing tokenizer and weights")
     gpt, tokenizer = _beginning(run, folder, train_examples)
     on_stage("encoding examples")

@@ -1,7 +1,7 @@
-"""OpenVINO on our portable file; its cache is turned into states of the model by OpenVINO's own pass.
+"""OpenVINO on edgegpt's portable file; OpenVINO's own pass turns the cache into states of the model.
 
-So nothing is copied between calls, but each call still concatenates. Inference is held to float32:
-where the processor has bfloat16, OpenVINO's default would be that.
+The cache is not copied between calls, but each call still concatenates it. The inference precision is set
+to float32: on a processor with bfloat16, that would be OpenVINO's default.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ import openvino as ov
 from openvino._offline_transformations import apply_make_stateful_transformation
 
 from edgegpt import contract
-from peer.engine import Logits, Peer, peer_of
-from peer.folder import checkpoint_path
+from peer.engine import Logits, Peer, checkpoint_path, peer_of
 
 
 def prepare(folder: Path, variant: str) -> None:
@@ -54,7 +53,8 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
         request.set_tensor(contract.POSITION_IDS, ov.Tensor(positions, shared_memory=True))
         request.infer()
         length = end
-        return request.get_tensor(contract.LOGITS).data[0, -1]
+        logits: Logits = request.get_tensor(contract.LOGITS).data[0, -1]
+        return logits
 
     return peer_of(empty, read)
 

@@ -30,7 +30,7 @@ after unquoted speech ends the instruction and is not spoken.
 """
 
 import json
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from .compose import SPLITS, Example, generate
@@ -39,7 +39,7 @@ __all__ = ["SPLITS", "Example", "generate", "schema"]
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the completions."""
-    text = resources.files(__package__).joinpath("schema.json").read_text(encoding="utf-8")
+    """Return the JSON Schema of the completions."""
+    text = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
