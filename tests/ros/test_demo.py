@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .peer import SOON
-from .workspace import ROOT, environment
+from .helpers.peer import SOON
+from .helpers.process import ROOT, environment
 
 DEMO = ROOT / "examples" / "ros_demo.py"
 

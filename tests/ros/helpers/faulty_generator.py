@@ -13,6 +13,7 @@ Environment variables:
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import rclpy.executors
@@ -22,6 +23,7 @@ from edgegpt.errors import EngineError
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.generator import TextGenerator
 from edgegpt.serving.server import GenerationServer
+from edgegpt.tokenizer import Tokenizer
 
 LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
 HANG_S = float(os.environ.get("EDGEGPT_TEST_HANG_S", "0"))
@@ -34,27 +36,27 @@ make, prefill, decode = TextGenerator.__init__, Engine.prefill, Engine.decode_on
 warm_up, count_tokens = TextGenerator.warm_up, GenerationServer.count_tokens
 
 
-def faulty_make(self, engine, tokenizer, *args, **options):
+def faulty_make(self: TextGenerator, engine: Any, tokenizer: Tokenizer, *args: Any, **options: Any) -> None:
     engine.eos_id, engine.calls = tokenizer.eos_id, 0
     make(self, engine, tokenizer, *args, **options)
 
 
-def slow_warm_up(self):
+def slow_warm_up(self: TextGenerator) -> None:
     time.sleep(LOAD_S)
     warm_up(self)
 
 
-def slow_count(self, prompt, **options):
+def slow_count(self: GenerationServer, prompt: str, **options: Any) -> Any:
     time.sleep(COUNT_S if len(prompt) > 1000 else 0)
     return count_tokens(self, prompt, **options)
 
 
-def faulty_prefill(self, *args, **options):
+def faulty_prefill(self: Any, *args: Any, **options: Any) -> Any:
     self.calls = 0
     return endless(self, prefill(self, *args, **options))
 
 
-def faulty_decode(self, *args, **options):
+def faulty_decode(self: Any, *args: Any, **options: Any) -> Any:
     self.calls += 1
     if STEP_S:
         time.sleep(STEP_S)
@@ -66,7 +68,7 @@ def faulty_decode(self, *args, **options):
     return endless(self, decode(self, *args, **options))
 
 
-def endless(engine, logits):
+def endless(engine: Any, logits: Any) -> Any:
     if ENDLESS and logits is not None:
         logits[engine.eos_id] = np.finfo(np.float32).min / 1e20
     return logits
