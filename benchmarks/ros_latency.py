@@ -22,9 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 import edgegpt  # noqa: E402
 from edgegpt.runtime import percentile  # noqa: E402
-from tests.ros.generator_process import GeneratorProcess  # noqa: E402
-from tests.ros.peer import Peer, until  # noqa: E402
-from tests.ros.workspace import environment, own_domain  # noqa: E402
+from tests.ros.helpers.peer import Peer, until  # noqa: E402
+from tests.ros.helpers.process import GeneratorProcess, environment, own_domain  # noqa: E402
 
 PROMPT = "drive forward two metres"
 WARM_UP = 20

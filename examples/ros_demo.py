@@ -28,17 +28,16 @@ INSTRUCTIONS = [
     "go to the kitchen, then pick up the red cup",
     "back up six feet and follow me",
 ]
-SECONDS = 10  # after which something is wrong
+SECONDS = 10  # limit of every wait
 
 console = Console(highlight=False)
 
 
 @contextmanager
 def own_domain() -> Iterator[int]:
-    """A ROS_DOMAIN_ID that no other demo, and no test, of this machine holds at the same time.
+    """Reserve a ROS_DOMAIN_ID that no other demo, and no test, uses on this machine.
 
-    Whoever holds a domain has the port 32768 + domain, as with ROS 2's domain_coordinator, which a robot
-    need not have.
+    The port 32768 + domain is bound meanwhile, as by ROS 2's domain_coordinator, which a robot may lack.
     """
     for domain in range(1, 101):
         with socket.socket() as held:
@@ -52,24 +51,24 @@ def own_domain() -> Iterator[int]:
 
 
 def say(node: Node, text: str) -> tuple[str, float]:
-    """Publish on `prompt`, and wait for `response`: its text, and milliseconds."""
-    heard: list[str] = []
-    node.create_subscription(String, "response", lambda message: heard.append(message.data), 10)
+    """Publish on `prompt` and wait for `response`; return its text and the milliseconds."""
+    received: list[str] = []
+    node.create_subscription(String, "response", lambda message: received.append(message.data), 10)
     prompts = node.create_publisher(String, "prompt", 10)
     end = time.monotonic() + SECONDS
     while not (prompts.get_subscription_count() and node.count_publishers("response")):
         if time.monotonic() > end:
             sys.exit("the node's topics did not appear")
         time.sleep(0.01)
-    time.sleep(0.2)  # until the node knows our subscription too; what it answers before is lost: ask again
-    while not heard and time.monotonic() < end:
+    time.sleep(0.2)  # until the node has discovered our subscription; an earlier response would be lost
+    while not received and time.monotonic() < end:
         began = time.perf_counter()
         prompts.publish(String(data=text))
-        while not heard and time.perf_counter() - began < 1:
+        while not received and time.perf_counter() - began < 1:
             rclpy.spin_once(node, timeout_sec=0.1)
-    if not heard:
-        sys.exit("no response came")
-    return heard[0], (time.perf_counter() - began) * 1000
+    if not received:
+        sys.exit(f"there was no response within {SECONDS} s")
+    return received[0], (time.perf_counter() - began) * 1000
 
 
 def watch(client: GeneratorClient, text: str) -> None:
@@ -93,7 +92,7 @@ def watch(client: GeneratorClient, text: str) -> None:
 
 
 def wait_until_active(client: GeneratorClient) -> None:
-    """The doors are open from the start, and say so when the model is not loaded yet."""
+    """Send requests until one is answered; the node refuses them while its model is loading."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -103,7 +102,7 @@ def wait_until_active(client: GeneratorClient) -> None:
             if error.code != ErrorCode.NOT_ACTIVE or time.monotonic() > end:
                 sys.exit(str(error))
             time.sleep(0.05)
-        except TimeoutError as error:  # as above: the two may not know each other yet
+        except TimeoutError as error:  # the node may not have discovered this client yet
             if time.monotonic() > end:
                 sys.exit(str(error))
 
@@ -127,8 +126,8 @@ def act(file: Path) -> None:
 
 
 def show(file: Path, domain: int) -> int:
-    """Start the node, ask it, and stop it: its exit code."""
-    # With loopback too: the demo must not talk to a robot that is in the same network.
+    """Start the node, send it instructions, stop it, and return its exit code."""
+    # Loopback only: the demo must not reach a robot in the same network.
     os.environ |= {"ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     arguments = ["-p", f"model:={file}", "-p", "chunk_ms:=2.0", "--log-level", "warn"]
     console.print(f"\n[bold]$ ros2 run edgegpt_ros generator --ros-args -p model:={file.name}[/bold]")
@@ -148,7 +147,7 @@ def show(file: Path, domain: int) -> int:
 
 
 def demo() -> None:
-    """Show the node in a ROS domain of its own."""
+    """Run the demo in its own ROS domain."""
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
     if not file.exists():
         sys.exit(f"there is no file {file}; `make demo` exports it")

@@ -1,8 +1,8 @@
-"""Answers that come later, without a thread that waits for them.
+"""Services and actions whose reply is sent later, without a thread that waits for it.
 
-rclpy offers a coroutine for that, but its executor asks an unfinished one again and again and so keeps a
-core busy; and a callback that waits holds up all the others. Here the request is taken by one callback,
-and whoever has the answer sends it.
+rclpy offers coroutines for that, but its executor polls an unfinished one continuously and so keeps a core
+busy; and a callback that blocks delays all others. Here one callback takes the request, and the thread that
+has the answer sends it.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from edgegpt_ros.qos import BURST
 
 
 class DeferredActionServer(ActionServer):
-    """An action server that begins a goal with `begin(goal)` and ends it when `finish` is called."""
+    """An action server that calls `begin(goal)` for an accepted goal, which ends with `finish`."""
 
     def __init__(
         self,
@@ -27,11 +27,12 @@ class DeferredActionServer(ActionServer):
         begin: Callable[[ServerGoalHandle], None],
         **options: Any,
     ) -> None:
+        """Serve an action; `options` are those of ActionServer."""
         self._begin = begin
         super().__init__(node, action_type, name, lambda goal: action_type.Result(), **options)
 
     def notify_execute(self, goal: ServerGoalHandle, execute_callback: object) -> None:
-        """Called by an accepted goal that is executing from now on."""
+        """Begin a goal; rclpy calls this once the goal is executing."""
         self._begin(goal)
 
     def finish(self, goal: ServerGoalHandle, conclude: Callable[[ServerGoalHandle], Any]) -> None:
@@ -42,13 +43,13 @@ class DeferredActionServer(ActionServer):
 def create_deferred_service(
     node: Node, service_type: Any, name: str, begin: Callable[[Any, Callable[[Any], None]], None]
 ) -> None:
-    """A service that calls `begin(request, respond)`; respond(response) may be called at any time."""
+    """Create a service that calls `begin(request, respond)`; `respond(response)` may be called later."""
     service = node.create_service(service_type, name, lambda request, _: request, qos_profile=BURST)
     defer(service, begin)
 
 
 def defer(service: Service, begin: Callable[[Any, Callable[[Any], None]], None]) -> None:
-    """Have a service call `begin(request, respond)`; respond may be called once, from any thread."""
+    """Make a service call `begin(request, respond)`; respond may be called once, from any thread."""
     send_now = service.send_response
 
     def send_response(request: Any, header: Any) -> None:

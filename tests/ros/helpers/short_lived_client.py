@@ -1,7 +1,6 @@
-"""A client that sends one goal and waits to be killed; a program of the tests.
+"""A client that sends one goal and waits to be killed; a program that tests start.
 
-Its arguments are the goal's id as 32 hexadecimal digits, and the number of its tokens. It prints `sent` when
-the goal has been sent.
+Arguments: the goal's id as 32 hexadecimal digits, and its number of tokens. It prints `sent` after sending.
 """
 
 import sys
@@ -19,7 +18,7 @@ def main() -> None:
     node = rclpy.create_node("short_lived")
     client = ActionClient(node, Generate, "generate")
     assert client.wait_for_server(60)
-    # A first answer proves that the node knows this client: what is sent before may be dropped by DDS.
+    # A first answer proves that the node has discovered this client; DDS may drop what is sent before.
     ended = False
     while not ended:
         first = client.send_goal_async(

@@ -1,4 +1,4 @@
-"""Another node of the robot, in the test's process: it asks, listens and waits, always with an end."""
+"""Another node of the robot, in the test's process: it sends requests and waits, never without a limit."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ import rclpy
 from action_msgs.msg import GoalStatus
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from edgegpt_msgs.action import Generate
-from edgegpt_msgs.msg import GenerationOptions, TokenChunk
+from edgegpt_msgs.msg import ErrorCode, GenerationOptions, TokenChunk
 from edgegpt_msgs.srv import Complete, CountTokens
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
@@ -24,7 +24,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from unique_identifier_msgs.msg import UUID
 
-SOON = 60  # seconds after which a test that hangs fails; on a busy machine discovery alone takes some
+SOON = 60  # seconds after which a hanging test fails; on a busy machine discovery alone takes some
 
 ENDED = {
     GoalStatus.STATUS_SUCCEEDED: "succeeded",
@@ -41,7 +41,7 @@ TRANSITIONS = {
 
 
 def until(condition: Callable[[], Any], what: str, timeout_s: float = SOON) -> Any:
-    """Wait for something to be true; its value."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + timeout_s
     while not (value := condition()):
         assert time.monotonic() < end, f"after {timeout_s} s still no {what}"
@@ -50,15 +50,14 @@ def until(condition: Callable[[], Any], what: str, timeout_s: float = SOON) -> A
 
 
 class Goal:
-    """A goal that was sent.
+    """A goal of the action `generate`.
 
     Attributes:
         feedback: chunks that arrived as feedback.
-        peer: who sent it.
-        results: how many came; there is one.
-        sent: by time.perf_counter.
-        first: when the first feedback arrived.
-        ended: when the result arrived.
+        peer: the node that sent it.
+        results: number of results that arrived, which must be one.
+        sent, first, ended: time.perf_counter() when it was sent, and when its first feedback and its
+            result arrived.
     """
 
     def __init__(self, peer: "Peer", goal: Generate.Goal) -> None:
@@ -82,8 +81,8 @@ class Goal:
             uuid = UUID(uuid=list(self.id.bytes))
             peer.action.send_goal_async(goal, self._on_feedback, uuid).add_done_callback(on_response)
 
-        # On the peer's thread: rclpy's action client drops a response that is there before the caller has
-        # noted its request.
+        # On the peer's thread: rclpy's action client drops a response that arrives before the sending call
+        # has returned.
         peer.executor.create_task(send)
         assert accepted.wait(SOON), f"no goal response after {SOON} s"
         assert self._handle.accepted
@@ -99,7 +98,7 @@ class Goal:
         self._done.set()
 
     def cancel(self) -> None:
-        """Ask for the end; returns when the node has agreed or refused."""
+        """Cancel the goal, and wait for the node's reply to that."""
         done = threading.Event()
         self.peer.executor.create_task(
             lambda: self._handle.cancel_goal_async().add_done_callback(lambda _: done.set())
@@ -108,7 +107,7 @@ class Goal:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result."""
+        """Return whether there is a result."""
         return self._done.is_set()
 
     def result(self, timeout_s: float = SOON) -> Generate.Result:
@@ -117,12 +116,12 @@ class Goal:
         return self._response.result
 
     def end(self) -> tuple[str, str, int]:
-        """Status, finish reason and error code."""
+        """Wait for the result; return status, finish reason and error code."""
         result = self.result()
         return ENDED[self._response.status], result.finish_reason, result.error_code
 
     def chunks(self) -> list[TokenChunk]:
-        """What arrived on the topic `tokens`, up to the last."""
+        """Wait for the last chunk on the topic `tokens`, and return all of them."""
 
         def mine() -> list[TokenChunk]:
             return [chunk for chunk in list(self.peer.tokens) if chunk.request_id == self.id.hex]
@@ -135,13 +134,13 @@ class Peer:
     """A node in the namespace of a generator, spun by a thread of its own.
 
     Attributes:
-        tokens: chunks heard.
-        responses: texts heard on `response`.
-        executor: of the thread.
+        tokens: chunks received on `tokens`.
+        responses: texts received on `response`.
+        executor: the executor of its thread.
     """
 
     def __init__(self, domain: int, namespace: str = "", *, depth: int = 4096) -> None:
-        """`depth` is how many chunks and responses it keeps while its thread is busy."""
+        """Begin to spin; `depth` is the queue depth of its subscriptions."""
         self.context = rclpy.Context()
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # read by init
         rclpy.init(context=self.context, domain_id=domain)
@@ -173,7 +172,7 @@ class Peer:
         """End the node and its thread."""
         self.executor.shutdown()
         self._thread.join(SOON)
-        self.action.destroy()  # or the node, and its participant in the domain, would stay
+        self.action.destroy()  # otherwise the node would stay in the graph
         self.node.destroy_node()
         rclpy.shutdown(context=self.context)
 
@@ -184,14 +183,14 @@ class Peer:
         self.close()
 
     def wait(self, future: Any, timeout_s: float = SOON) -> Any:
-        """Wait for a future."""
+        """Wait for a future, and return its result."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         assert done.wait(timeout_s), f"no answer after {timeout_s} s"
         return future.result()
 
     def wait_for_node(self) -> None:
-        """Wait until the node's doors are known here and ours are known there."""
+        """Wait until the node and this one have discovered each other's interfaces."""
         for name, client in self._clients.items():
             assert client.wait_for_service(SOON), f"no service {name}"
         assert self.action.wait_for_server(SOON)
@@ -213,19 +212,19 @@ class Peer:
         return answered.wait(1)
 
     def call(self, name: str, request: Any) -> Any:
-        """Call a service."""
+        """Call a service, and return its response."""
         return self.wait(self.ask(name, request))
 
     def ask(self, name: str, request: Any) -> Any:
-        """Call a service and do not wait; a future."""
+        """Call a service, and return a future of its response."""
         return self._clients[name].call_async(request)
 
     def state(self) -> str:
-        """State of the generator's life cycle."""
+        """Return the state of the generator's life cycle."""
         return self.call("edgegpt/get_state", GetState.Request()).current_state.label
 
     def change(self, *transitions: str) -> bool:
-        """Ask for transitions one after another; whether the last one took place."""
+        """Request transitions one after another, and return whether the last one succeeded."""
         success = False
         for name in transitions:
             request = ChangeState.Request(transition=Transition(id=TRANSITIONS[name]))
@@ -233,7 +232,7 @@ class Peer:
         return success
 
     def set(self, *, atomically: bool = False, **values: Any) -> list[Any]:
-        """Set parameters; a result for each, or for all together."""
+        """Set parameters, and return a result for each, or one if set atomically."""
         parameters = [
             (value if isinstance(value, Parameter) else Parameter(name, value=value)).to_parameter_msg()
             for name, value in values.items()
@@ -244,7 +243,7 @@ class Peer:
         return self.call("edgegpt/set_parameters", SetParameters.Request(parameters=parameters)).results
 
     def get(self, *names: str) -> list[Any]:
-        """Values of parameters."""
+        """Return the values of parameters."""
         values = self.call("edgegpt/get_parameters", GetParameters.Request(names=list(names))).values
         return [rclpy.parameter.parameter_value_to_python(value) for value in values]
 
@@ -270,24 +269,24 @@ class Peer:
         return self.responses[before]
 
     def status(self) -> DiagnosticStatus:
-        """The next status that the node sends."""
+        """Wait for the next status of the node."""
         [status] = self.latest(DiagnosticArray, "/diagnostics").status
         return status
 
     def diagnostics(self) -> dict[str, str]:
-        """The values of that status."""
+        """Wait for the next status, and return its values."""
         return {value.key: value.value for value in self.status().values}
 
     def counted(self, outcome: str) -> int:
-        """How many requests have ended like this, as the diagnostics say."""
+        """Return the number of requests with this outcome, from the diagnostics."""
         return int(self.diagnostics()[f"requests.{outcome}"])
 
     def destroy(self, how: Callable[[Any], bool], entity: Any) -> None:
-        """Destroy a part of the node on the peer's thread: from another one it can end that thread's spin."""
+        """Destroy a part of the node on the peer's thread, whose spin could end otherwise."""
         self.wait(self.executor.create_task(how, entity))
 
     def latest(self, kind: type, topic: str, latched: bool = False) -> Any:
-        """Subscribe now and wait for one message."""
+        """Subscribe, and wait for one message."""
         heard: list[Any] = []
         qos = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL) if latched else 10
         subscription = self.node.create_subscription(kind, topic, heard.append, qos)
@@ -295,3 +294,15 @@ class Peer:
             return until(lambda: heard and heard[-1], f"message on {topic}")
         finally:
             self.destroy(self.node.destroy_subscription, subscription)
+
+
+def refused_by_every_interface(peer: Peer, state: str) -> None:
+    """Assert that a node in this state refuses a request at each of its interfaces."""
+    goal = peer.goal("stop")
+    assert goal.end() == ("aborted", "error", ErrorCode.NOT_ACTIVE)
+    assert state in goal.result().error
+    assert [chunk.text for chunk in goal.chunks()] == [""]  # subscribers of the topic learn of the end too
+    response = peer.complete("stop")
+    assert (response.error_code, response.error) == (ErrorCode.NOT_ACTIVE, goal.result().error)
+    assert peer.count("stop").error_code == ErrorCode.NOT_ACTIVE
+    assert peer.say("stop") == ""

@@ -1,16 +1,19 @@
-"""The node's own `main` over an engine with faults; a program of the tests.
+"""The node's own `main` with a faulty engine; a program that tests start.
 
-In the environment: EDGEGPT_TEST_LOAD_S makes loading take longer, EDGEGPT_TEST_STEP_MS makes each token
-take longer, EDGEGPT_TEST_HANG_S the sixth of an answer, EDGEGPT_TEST_ENDLESS=1 lets the model never choose
-the end of text, and while EDGEGPT_TEST_FAIL names a file that exists, the sixth token of an answer fails
-and takes the file away. EDGEGPT_TEST_COUNT_S makes counting a text of more than a thousand characters
-take longer. EDGEGPT_TEST_EXECUTOR=multi runs it under a MultiThreadedExecutor, for the
-benchmark that compares.
+Environment variables:
+    EDGEGPT_TEST_LOAD_S     additional seconds of loading
+    EDGEGPT_TEST_STEP_MS    additional milliseconds per token
+    EDGEGPT_TEST_HANG_S     additional seconds of an answer's sixth token
+    EDGEGPT_TEST_COUNT_S    additional seconds of counting more than a thousand characters
+    EDGEGPT_TEST_ENDLESS    1: the model never samples the end of text
+    EDGEGPT_TEST_FAIL       path; if the file exists, the sixth token of an answer deletes it and fails
+    EDGEGPT_TEST_EXECUTOR   multi: run under a MultiThreadedExecutor, for the benchmark that compares
 """
 
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import rclpy.executors
@@ -20,6 +23,7 @@ from edgegpt.errors import EngineError
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.generator import TextGenerator
 from edgegpt.serving.server import GenerationServer
+from edgegpt.tokenizer import Tokenizer
 
 LOAD_S = float(os.environ.get("EDGEGPT_TEST_LOAD_S", "0"))
 HANG_S = float(os.environ.get("EDGEGPT_TEST_HANG_S", "0"))
@@ -32,27 +36,27 @@ make, prefill, decode = TextGenerator.__init__, Engine.prefill, Engine.decode_on
 warm_up, count_tokens = TextGenerator.warm_up, GenerationServer.count_tokens
 
 
-def faulty_make(self, engine, tokenizer, *args, **options):
+def faulty_make(self: TextGenerator, engine: Any, tokenizer: Tokenizer, *args: Any, **options: Any) -> None:
     engine.eos_id, engine.calls = tokenizer.eos_id, 0
     make(self, engine, tokenizer, *args, **options)
 
 
-def slow_warm_up(self):
+def slow_warm_up(self: TextGenerator) -> None:
     time.sleep(LOAD_S)
     warm_up(self)
 
 
-def slow_count(self, prompt, **options):
+def slow_count(self: GenerationServer, prompt: str, **options: Any) -> Any:
     time.sleep(COUNT_S if len(prompt) > 1000 else 0)
     return count_tokens(self, prompt, **options)
 
 
-def faulty_prefill(self, *args, **options):
+def faulty_prefill(self: Any, *args: Any, **options: Any) -> Any:
     self.calls = 0
     return endless(self, prefill(self, *args, **options))
 
 
-def faulty_decode(self, *args, **options):
+def faulty_decode(self: Any, *args: Any, **options: Any) -> Any:
     self.calls += 1
     if STEP_S:
         time.sleep(STEP_S)
@@ -60,11 +64,11 @@ def faulty_decode(self, *args, **options):
         time.sleep(HANG_S)
     if self.calls == 5 and FAIL.exists():
         FAIL.unlink()
-        raise EngineError("injected by the test")
+        raise EngineError("injected")
     return endless(self, decode(self, *args, **options))
 
 
-def endless(engine, logits):
+def endless(engine: Any, logits: Any) -> Any:
     if ENDLESS and logits is not None:
         logits[engine.eos_id] = np.finfo(np.float32).min / 1e20
     return logits
