@@ -27,7 +27,7 @@ FILE = File("hand.onnx", "engine", "fp32", 1_000_000, 4_100_000, 100, 4_000_000)
 MADE = Bench(
     file=FILE,
     machine=MACHINE,
-    plan=MeasureSpec(bandwidth=True),
+    spec=MeasureSpec(bandwidth=True),
     processes=(FIGURES, replace(FIGURES, load_ms=170.0, peak_rss_bytes=64_000_000, tokenise_tokens=27)),
     first_token=FIGURES.first_token,
     token=FIGURES.token,
@@ -61,7 +61,7 @@ def test_a_token_reads_the_weights_and_what_is_in_the_cache() -> None:
 
 
 def test_a_smaller_cache_costs_the_same_for_each_token_in_it() -> None:
-    halved = replace(MADE, plan=MeasureSpec(capacity=50), processes=(replace(FIGURES, cache_bytes=500_000),))
+    halved = replace(MADE, spec=MeasureSpec(capacity=50), processes=(replace(FIGURES, cache_bytes=500_000),))
     assert halved.bytes_per_token(50) == MADE.bytes_per_token(50)
 
 
