@@ -14,7 +14,7 @@ from edgegpt.errors import ArtifactError, CheckpointError, VerificationError
 from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.bit_allocation import preset
-from edgegpt_export.evidence import LIMITS, Check, Evidence, Row
+from edgegpt.runtime import LIMITS, CheckResult, Evidence, ParityRow
 from edgegpt_export.runner import compare, max_abs
 from edgegpt_export.verify import verify
 
@@ -239,8 +239,8 @@ def test_what_is_beyond_its_limit_becomes_a_sentence_with_both_numbers():
         "engine",
         "fp32",
         FP32,
-        (Row(7, 0.5, 0.25, 0.5), Row(8, 1e-5, 0.0, 1.0)),
-        (Check("causality", float("nan"), 1e-6, "it leaks"), Check("operators", 0, 0, "none")),
+        (ParityRow(7, 0.5, 0.25, 0.5), ParityRow(8, 1e-5, 0.0, 1.0)),
+        (CheckResult("causality", float("nan"), 1e-6, "it leaks"), CheckResult("operators", 0, 0, "none")),
     )
     assert evidence.failures == [
         "length 7: the largest difference from PyTorch is 0.5, the limit is 0.0001",
@@ -252,7 +252,7 @@ def test_what_is_beyond_its_limit_becomes_a_sentence_with_both_numbers():
 
 def test_evidence_is_compact_json():
     evidence = Evidence(
-        "engine", "fp32", FP32, (Row(7, 1.23456e-6, 0.0, 1.0),), (Check("operators", 0, 0, "none"),)
+        "engine", "fp32", FP32, (ParityRow(7, 1.23456e-6, 0.0, 1.0),), (CheckResult("operators", 0, 0, "none"),)
     )
     document = json.loads(evidence.to_json())
     assert document["rows"] == [{"length": 7, "max_abs": 1.23e-6, "kl": 0.0, "top1": 1.0}]

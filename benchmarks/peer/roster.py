@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from importlib import metadata
 
-from edgegpt_export.evidence import LIMITS
+from edgegpt.runtime import LIMITS
 
 
 @dataclass(frozen=True)
