@@ -15,6 +15,7 @@ from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest find
 from helpers.sample_report import NAME
 from hypothesis import settings
 
+from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.model.gpt import GPT
@@ -67,6 +68,22 @@ def refused() -> Callable[..., AbstractContextManager[None]]:
         assert "\n" not in message
         missing = [value for value in values if str(value) not in message]
         assert not missing, f"{missing} not in {message!r}"
+
+    return expect
+
+
+@pytest.fixture
+def command_error(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """`command_error("info", path)` expects exit code 2 and no output, and returns the sentence on stderr."""
+
+    def expect(*arguments: object) -> str:
+        capsys.readouterr()
+        assert main([str(argument) for argument in arguments]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.startswith("edgegpt: ")
+        assert output.err.count("\n") == 1
+        return output.err
 
     return expect
 
