@@ -84,21 +84,20 @@ def test_examples_are_found_beside_the_budget_file(tmp_path: Path) -> None:
         ("parameters: 5.5", "parameters must be a whole number, got 5.5"),
         ("threads: two", "threads must be a whole number, got 'two'"),
         ("load_ms: soon", "load_ms must be a number, got 'soon'"),
-        ("ttft_ms: 20", "ttft_ms must be `key: value` lines, such as {p50: 20}, got 20"),
-        ('board: {description: "a\\eb"}', "board.description: must not hold control characters, got"),
-        ("board: Pi 5", "board must be `key: value` lines, such as {description: Pi 5}, got 'Pi 5'"),
+        ("ttft_ms: 20", "ttft_ms must be `key: value` lines"),
+        ("board: Pi 5", "board must be `key: value` lines, got 'Pi 5'"),
         (
             "board: {description: b, memory_mb: 8}",
-            "board.memory_mb must be `key: value` lines, such as {value: 8, basis: ..., source: ...}, got 8",
+            "board.memory_mb must be `key: value` lines, got 8",
         ),
-        ("token_ms: 2.0", "token_ms must be `key: value` lines, such as {p50: 2.0}, got 2.0"),
+        ("token_ms: 2.0", "token_ms must be `key: value` lines, got 2.0"),
         ("parameter: 3", "unknown key 'parameter', did you mean 'parameters'?"),
         ("token_us: 900", "unknown key 'token_us', did you mean 'token_ms'?"),
         ("token_ms: {p5O: 3}", "unknown key 'token_ms.p5O', did you mean 'p50'?"),
         ("ttft_ms: {prompt_tokens: 8}", "ttft_ms: it has no limit; give at least one of p50, p99"),
         (
             "load_ms: [[[a, b, c], [d, e, f], [g, h, i]], [[j, k, l], [m, n, o], [p, q, r]]]",
-            "load_ms must be a number, got [[['a', 'b', 'c'], ['d', 'e', 'f'], ['g', 'h', 'i']], [['",
+            "load_ms must be a number, got [[[",
         ),
         ("name: ''\nload_ms: 3", "name must have at least 1 character, got ''"),
         ("threads: 2", "it has no limit; give at least one, such as `peak_rss_mb: 180`"),
@@ -154,7 +153,7 @@ def test_what_is_no_file_of_text_is_refused_at_once(tmp_path: Path) -> None:
     assert "pipe.yaml is a pipe or a device, expected a YAML file; save it as a file" in refused(pipe)
     assert "/dev/zero is a pipe or a device" in refused(Path("/dev/zero"))
     assert "loop.yaml cannot be read: Too many levels of symbolic links" in refused(loop)
-    assert "binary.yaml is no text file, expected YAML" in refused(binary)
+    assert "binary.yaml is not text, expected YAML" in refused(binary)
     assert "is a folder, expected a YAML file" in refused(tmp_path)
 
 
