@@ -21,10 +21,9 @@ from datetime import date
 from pathlib import Path
 
 from edgegpt.accounting import parameter_count
-from edgegpt.budget import threads_text, versions_text
 from edgegpt.cli.progress import steps
 from edgegpt.config import ModelConfig
-from edgegpt.measure import BURST, MeasureSpec, measure_process, this_machine
+from edgegpt.measure import BURST, MeasureSpec, measure_process, this_machine, threads_text, versions_text
 from edgegpt.prediction import Predictor, Target, caveats
 from edgegpt.profiling import profile_board
 from edgegpt_export import synthetic

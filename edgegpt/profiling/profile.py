@@ -10,7 +10,6 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure import (
     Machine,
     OnStep,
-    available_memory_bytes,
     beyond_cache_bytes,
     check_threads,
     load_noise,
@@ -25,7 +24,7 @@ from edgegpt.profiling.engine_calls import measure_calls
 from edgegpt.profiling.graphs import Graphs, WriteFile
 from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
-from edgegpt.system import moment
+from edgegpt.system import available_memory_bytes, moment
 
 SECONDS: Final = 45.0  # for times; each is measured a few times however slow it is
 

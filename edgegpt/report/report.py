@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgegpt.budget import Budget, Check, check_file, check_fit, check_json, check_memory, sentence
+from edgegpt.budget import Budget, Check, check_file, check_fit, check_memory, sentence
 from edgegpt.config import parse_model, read_bytes
 from edgegpt.errors import ArtifactError
 from edgegpt.measure import (
@@ -19,7 +19,6 @@ from edgegpt.measure import (
     Machine,
     MeasureSpec,
     OnStep,
-    bench_json,
     check_threads,
     run_bench,
     this_machine,
@@ -196,14 +195,14 @@ def report_json(report: Report) -> dict[str, Any]:
             "checks": [_number(number) for number in evidence.checks],
         },
         "repeated": [_number(number) for number in report.repeated],
-        "bench": bench_json(report.bench),
+        "bench": report.bench.to_json(),
         "roofline": {
             "tokens": [_point(point) for point in report.roofline.tokens],
             "prompts": [_point(point) for point in report.roofline.prompts],
         },
         "prediction": None if report.predicted is None else _predicted(report.predicted),
         "target_sha256": report.target_sha256,
-        "budget": None if report.checked is None else check_json(report.checked),
+        "budget": None if report.checked is None else report.checked.to_json(),
         "budget_sha256": report.budget_sha256,
         "commands": [asdict(command) for command in report.commands],
     }

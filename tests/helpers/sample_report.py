@@ -43,7 +43,7 @@ def made_bench(file: Path, figures: ProcessResult = FIGURES, machine: Machine = 
     return Bench(
         file=read_file(file),
         machine=machine,
-        plan=MeasureSpec(bandwidth=True),
+        spec=MeasureSpec(bandwidth=True),
         processes=(figures,) * 3,
         first_token=figures.first_token,
         token=figures.token,

@@ -1,9 +1,10 @@
-"""`edgegpt check`: a file beside a budget, measured in fresh processes."""
+"""`edgegpt check`: a file against a budget, measured in fresh processes."""
 
 import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import signature
 from math import inf
@@ -11,27 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.sample_figures import MACHINE
+from helpers.sample_figures import FIGURES, MACHINE
 
 from edgegpt.budget import check as check_module, memory
 from edgegpt.budget.budget import Budget
-from edgegpt.budget.check import Check, check_file, check_json
+from edgegpt.budget.check import Check, check_file
 from edgegpt.budget.format import remarks
-from edgegpt.budget.sample_size import SECONDS_OPTION, SecondsOption, advice, check_plan, elsewhere
+from edgegpt.budget.sample_size import SECONDS_OPTION, SecondsOption, advice, check_spec, elsewhere
 from edgegpt.budget.verdict import Estimate, Verdict, rows
 from edgegpt.cli.main import app, main
 from edgegpt.errors import ArtifactError, DataError, MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.measure.machine import this_machine
-from edgegpt.measure.process import measure_process
 from edgegpt.measure.spec import STEADY_REQUESTS, MeasureSpec, ProcessResult
 from edgegpt.profiling import profile_board
 from edgegpt.report.commands import CHECK_OPTION
 from edgegpt.runtime import ort_backend
-from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
+Refused = Callable[..., AbstractContextManager[None]]
 SECONDS = ["--seconds", "0.01"]
+MADE = replace(FIGURES, first_token={8: Distribution((4.0,) * 100)}, token={16: Distribution((2.0,) * 100)})
 
 EVERYTHING = """
 name: everything
@@ -47,25 +48,15 @@ idle_cpu_percent: 1e6
 rss_slope_kb_per_1000: 1e9
 accuracy: {path: examples.jsonl, minimum: 1}
 """
+SIZES = "name: sizes\nparameters: 1e6\nartifact_mb: 5\nkv_cache_mb: 1\nthreads: 4000\n"
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("check") / "tiny.onnx"
-    export_checkpoint(tiny_checkpoint, out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def figures(file: Path) -> ProcessResult:
-    return measure_process(file, MeasureSpec(prompts=(8,), seconds=0.0, idle_seconds=0.0))
-
-
-@pytest.fixture(scope="module")
-def checked(file: Path) -> Check:
+def checked(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Check:
     """Everything that a budget can limit, measured once."""
-    (file.parent / "examples.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
-    return check_file(file, budget(file.parent, EVERYTHING), seconds=0.1)  # a slow machine has a whole one
+    folder = tmp_path_factory.mktemp("check")
+    (folder / "examples.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
+    return check_file(file, budget(folder, EVERYTHING), seconds=0.1)  # a slow machine has a whole one
 
 
 def budget(folder: Path, text: str) -> Budget:
@@ -78,13 +69,20 @@ def budget_file(folder: Path, text: str) -> Path:
     return path
 
 
-def refused(capsys: Capture, *arguments: str) -> str:
-    capsys.readouterr()
-    assert main(["check", *arguments]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    return output.err
+def never(*_: object, **__: object) -> None:
+    raise AssertionError("nothing is to be measured")
+
+
+def measure_as(monkeypatch: pytest.MonkeyPatch, *processes: ProcessResult) -> Callable[[], int]:
+    """Let the processes measure these figures in turn, the last one for ever; return how many ran."""
+    ran: list[ProcessResult] = []
+
+    def measure(*_: object) -> ProcessResult:
+        ran.append(processes[min(len(ran), len(processes) - 1)])
+        return ran[-1]
+
+    monkeypatch.setattr(check_module, "measure_process", measure)
+    return lambda: len(ran)
 
 
 # What is judged
@@ -101,8 +99,8 @@ def test_every_limit_is_measured_and_judged(checked: Check) -> None:
         assert verdicts[name] is Verdict.KEPT
 
 
-def test_machines_read_the_same_rows(checked: Check) -> None:
-    document = json.loads(json.dumps(check_json(checked), allow_nan=False))
+def test_json_has_the_same_rows(checked: Check) -> None:
+    document = json.loads(json.dumps(checked.to_json(), allow_nan=False))
     assert document["broken"] is True
     assert document["verdicts"] == {
         verdict.value: sum(row["verdict"] == verdict.value for row in document["limits"])
@@ -115,17 +113,10 @@ def test_machines_read_the_same_rows(checked: Check) -> None:
     assert {row["verdict"] for row in document["limits"]} <= {verdict.value for verdict in Verdict}
 
 
-SIZES = "name: sizes\nparameters: 1e6\nartifact_mb: 5\nkv_cache_mb: 1\nthreads: 4000\n"
-
-
 def test_sizes_are_counted_without_measuring_or_loading(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor are the budget's threads or this machine's memory of any matter then."""
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("nothing is to be started")
-
+    """The budget's threads and this machine's memory do not matter then."""
     monkeypatch.setattr(check_module, "measure_process", never)
     monkeypatch.setattr(ort_backend, "open_session", never)
     monkeypatch.setattr(memory, "available_memory_bytes", lambda: 1)
@@ -135,15 +126,15 @@ def test_sizes_are_counted_without_measuring_or_loading(
     assert figures["kv_cache_mb"] == 2 * 2 * 48 * 32 * 4 / 1e6
 
 
-def test_what_is_counted_is_checked_as_what_is_loaded(file: Path, tmp_path: Path) -> None:
+def test_what_is_counted_is_checked_as_what_is_loaded(file: Path, tmp_path: Path, refused: Refused) -> None:
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes(file.read_bytes().replace(b"/blocks.0", b"/blocks.9", 1))
-    with pytest.raises(ArtifactError, match="is damaged or was changed after its export"):
+    with refused(ArtifactError, damaged):
         check_file(damaged, budget(tmp_path, SIZES))
 
 
 @pytest.mark.parametrize(
-    ("limits", "plan"),
+    ("limits", "spec"),
     [
         ("load_ms: 1", {"prompts": (), "fills": (), "longest": False, "seconds": 0.0}),
         ("peak_rss_mb: 1", {"prompts": (), "fills": (), "longest": True, "seconds": 0.0}),
@@ -156,12 +147,12 @@ def test_what_is_counted_is_checked_as_what_is_loaded(file: Path, tmp_path: Path
     ],
 )
 def test_what_the_budget_limits_is_measured_and_nothing_else(
-    tmp_path: Path, limits: str, plan: dict[str, Any]
+    tmp_path: Path, limits: str, spec: dict[str, Any]
 ) -> None:
-    made = check_plan(budget(tmp_path, f"name: x\n{limits}\n"), 1, 2.0, 6)
+    made = check_spec(budget(tmp_path, f"name: x\n{limits}\n"), 1, 2.0, 6)
     assert made is not None
     assert not made.apart
-    assert {name: getattr(made, name) for name in plan} == plan
+    assert {name: getattr(made, name) for name in spec} == spec
 
 
 def test_every_process_asks_other_requests(
@@ -170,92 +161,110 @@ def test_every_process_asks_other_requests(
     """The same ones would make one step of an allocator a leak in all of them."""
     seeds: list[int] = []
 
-    def remembered(path: Path, plan: MeasureSpec) -> ProcessResult:
-        seeds.append(plan.seed)
-        return measure_process(path, replace(plan, requests=1))
+    def remembered(_: Path, spec: MeasureSpec) -> ProcessResult:
+        seeds.append(spec.seed)
+        return replace(MADE, rss_slope_kb_per_1000=0.0, watched_requests=50)
 
     monkeypatch.setattr(check_module, "measure_process", remembered)
     few = check_file(file, budget(tmp_path, "name: x\nrss_slope_kb_per_1000: 1e9\n"))
     assert len(set(seeds)) == len(seeds) >= 6
-    (sentence,) = few.advice
-    assert "is of 50 requests in each process" in sentence
+    (caveat,) = few.advice
+    assert "50 requests" in caveat
 
 
-def test_a_bound_that_is_missing_is_said_with_what_would_give_it(figures: ProcessResult) -> None:
-    row = rows({"ttft_ms.p99": 1.0}, {"ttft_ms.p99": Estimate(1.0, 0.5, inf)})
-    few = replace(figures, first_token={8: Distribution((1.0,) * 23)}, seconds=10.0)
-    (sentence,) = advice(row, [few] * 6, SECONDS_OPTION)
-    assert sentence == (
-        "ttft_ms.p99 has 138 of the 368 samples that an upper bound takes; --seconds 3.21 would be enough"
-    )
-    slow = [replace(few, seconds=1000.0)] * 6
-    (sentence,) = advice(row, slow, SecondsOption("--edgegpt-seconds"))
-    assert sentence.endswith("; --edgegpt-seconds 320 would be enough")
-    (sentence,) = advice(row, slow, CHECK_OPTION)  # a report hands a quarter of its seconds on
-    assert sentence.endswith("; --seconds 1280 would be enough")
-    (sentence,) = advice(row, [replace(few, seconds=20_000.0)] * 6, SECONDS_OPTION)
-    assert sentence.endswith("; --seconds 3600, the most that can be, would not be enough")
-    jitter = rows({"jitter": 1.0}, {"jitter": Estimate(1.0, 0.5, inf)})
-    fills = {16: Distribution((1.0,) * 60), 30: Distribution((1.0,) * 50)}
-    (sentence,) = advice(jitter, [replace(few, token=fills)] * 6, SECONDS_OPTION)
-    assert sentence.startswith("jitter has 300 of the 368 samples")
+P99 = rows({"ttft_ms.p99": 1.0}, {"ttft_ms.p99": Estimate(1.0, 0.5, inf)})
+FEW = replace(MADE, first_token={8: Distribution((1.0,) * 23)})
 
 
 @pytest.mark.parametrize(
-    ("limits", "sentence"),
+    ("seconds", "option", "enough"),
     [
-        ("ttft_ms: {prompt_tokens: 48, p50: 1}", "must be from 1 to 47 for .* got 48"),
-        ("accuracy: {path: long.jsonl, minimum: 1}", "long.jsonl, line 3: the prompt has 3 tokens and"),
-        ("accuracy: {path: pipe.jsonl, minimum: 1}", "pipe.jsonl is a pipe or a device, expected a .jsonl"),
+        (10.0, SECONDS_OPTION, "--seconds 3.21"),
+        (1000.0, SecondsOption("--edgegpt-seconds"), "--edgegpt-seconds 320"),
+        (1000.0, CHECK_OPTION, "--seconds 1280"),  # a report gives its check a quarter of its seconds
+        (20_000.0, SECONDS_OPTION, "--seconds 3600"),  # the largest value, which is not enough
     ],
 )
-def test_what_the_file_cannot_be_held_to_is_refused_before_measuring(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, sentence: str
+def test_a_missing_bound_is_named_with_the_seconds_that_would_give_it(
+    seconds: float, option: SecondsOption, enough: str
 ) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError("it measures before it knows its input")
+    (line,) = advice(P99, [replace(FEW, seconds=seconds)] * 6, option)
+    for part in ("ttft_ms.p99", "138", "368", enough):
+        assert part in line
 
+
+def test_the_advised_seconds_give_the_samples_that_a_bound_needs() -> None:
+    """Up to ten times as long is measured, at the rate at which samples came before."""
+    (line,) = advice(P99, [replace(FEW, seconds=10.0)] * 6, SECONDS_OPTION)
+    seconds = float(line.partition("--seconds ")[2].split()[0])
+    assert 6 * FEW.first_token[8].n * (10 * seconds / 10.0) >= 368
+
+
+def test_a_jitter_has_the_samples_of_its_poorest_fill() -> None:
+    jitter = rows({"jitter": 1.0}, {"jitter": Estimate(1.0, 0.5, inf)})
+    fills = {16: Distribution((1.0,) * 60), 30: Distribution((1.0,) * 50)}
+    (line,) = advice(jitter, [replace(FEW, token=fills)] * 6, SECONDS_OPTION)
+    assert "300" in line
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "values"),
+    [
+        ("ttft_ms: {prompt_tokens: 48, p50: 1}", MeasureError, (48, 47)),
+        ("accuracy: {path: long.jsonl, minimum: 1}", DataError, ("long.jsonl", "line 3")),
+        ("accuracy: {path: pipe.jsonl, minimum: 1}", DataError, ("pipe.jsonl",)),
+    ],
+)
+def test_what_does_not_fit_the_file_is_refused_before_measuring(
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refused: Refused,
+    limits: str,
+    error: type[Exception],
+    values: tuple[object, ...],
+) -> None:
     monkeypatch.setattr(check_module, "measure_process", never)
     good, long = ({"prompt": "go", "completion": text} for text in ("left", "x y " * 30))
     (tmp_path / "long.jsonl").write_text(f"{json.dumps(good)}\n\n{json.dumps(long)}\n")
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises((DataError, MeasureError), match=sentence):
+    with refused(error, *values):
         check_file(file, budget(tmp_path, f"name: x\nload_ms: 1\n{limits}\n"))
 
 
 @pytest.mark.parametrize(
-    ("architecture", "name", "why"),
+    ("architecture", "name", "is_another"),
     [
-        ("x86_64", None, "this machine is x86_64 and not aarch64"),
-        ("aarch64", "Raspberry Pi 4 Model B", "this machine is a Raspberry Pi 4 Model B and not a Raspberry"),
-        ("aarch64", "Raspberry Pi 5 Model B Rev 1.0", ""),
-        ("aarch64", None, ""),  # such as in a container
-        ("arm64", None, ""),
+        ("x86_64", None, True),
+        ("aarch64", "Raspberry Pi 4 Model B", True),
+        ("aarch64", "Raspberry Pi 5 Model B Rev 1.0", False),
+        ("aarch64", None, False),  # such as in a container
+        ("arm64", None, False),
     ],
 )
-def test_on_another_machine_than_the_budgets_board_a_check_says_that_it_proves_nothing(
-    architecture: str, name: str | None, why: str
+def test_on_another_machine_than_the_budgets_board_a_check_warns_that_it_proves_nothing(
+    architecture: str, name: str | None, is_another: bool
 ) -> None:
     board = Budget.from_yaml(Path(__file__).parents[1] / "configs/budgets/raspberry-pi-5.yaml").board
     here = replace(MACHINE, architecture=architecture, board=name)
     timed = rows({"load_ms": 1.0}, {"load_ms": Estimate.exact(0.5)})
-    said = list(elsewhere(board, here, timed))
-    assert len(said) == bool(why)
-    assert all("prove nothing for Raspberry Pi 5" in line and why in line for line in said)
+    warnings = list(elsewhere(board, here, timed))
+    assert len(warnings) == is_another
+    assert all("Raspberry Pi 5" in line and (name or architecture) in line for line in warnings)
     counted = rows({"parameters": 1.0}, {"parameters": Estimate.exact(0.5)})
     assert not list(elsewhere(board, here, counted))
     assert not list(elsewhere(None, here, timed))
 
 
 def test_a_check_hands_on_that_this_is_not_the_board(
-    file: Path, tmp_path: Path, figures: ProcessResult, monkeypatch: pytest.MonkeyPatch
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_module, "measure_process", lambda *_: figures)
+    measure_as(monkeypatch, MADE)
     made = budget(tmp_path, "name: x\nload_ms: 1e9\nboard: {description: a robot, architecture: riscv64}\n")
     checked = check_file(file, made)
-    (sentence,) = check_json(checked)["advice"]
-    assert "prove nothing for a robot" in sentence
-    assert f"{sentence}." in remarks(checked)
+    (warning,) = checked.to_json()["advice"]
+    assert "riscv64" in warning
+    assert f"{warning}." in remarks(checked)
 
 
 def test_the_callers_own_work_before_is_no_load(file: Path, tmp_path: Path) -> None:
@@ -264,42 +273,74 @@ def test_the_callers_own_work_before_is_no_load(file: Path, tmp_path: Path) -> N
     assert made.machine is before
 
 
+@pytest.mark.parametrize(
+    ("waited", "ran", "chosen"),
+    [
+        ([0.0] * 12, 6, (0.0, 5.0)),
+        ([50.0, 0.0, 60.0] + [0.0] * 9, 8, (1.0, 7.0)),
+        ([50.0] * 6 + [40.0] * 6, 12, (6.0, 11.0)),
+    ],
+)
 def test_a_process_that_lost_its_core_is_measured_again_and_the_least_disturbed_count(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    waited: list[float],
+    ran: int,
+    chosen: tuple[float, float],
 ) -> None:
     """Twelve at most; which six count depends on how long they waited and not on what they measured."""
+    processes = [replace(MADE, waited_percent=w, load_ms=float(i)) for i, w in enumerate(waited)]
+    count = measure_as(monkeypatch, *processes)
+    (row,) = check_file(file, budget(tmp_path, "name: x\nload_ms: 1\n")).rows
+    assert row.estimate is not None
+    assert (count(), (row.estimate.low, row.estimate.high)) == (ran, chosen)
 
-    def loads_of(waited: list[float]) -> tuple[int, tuple[float, float]]:
-        figures = [
-            replace(one_process, waited_percent=w, load_ms=float(i), load_waited_ms=0.0)
-            for i, w in enumerate(waited)
-        ]
-        left = iter(figures)
-        monkeypatch.setattr(check_module, "measure_process", lambda *_: next(left))
-        (row,) = check_file(file, budget(tmp_path, "name: x\nload_ms: 1\n")).rows
-        assert row.estimate is not None
-        return len(waited) - len(list(left)), (row.estimate.low, row.estimate.high)
 
-    one_process = measure_process(file, MeasureSpec(prompts=(8,), seconds=0.01, idle_seconds=0))
-    assert loads_of([0.0] * 12) == (6, (0.0, 5.0))
-    assert loads_of([50.0, 0.0, 60.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == (8, (1.0, 7.0))
-    assert loads_of([50.0] * 6 + [40.0] * 6) == (12, (6.0, 11.0))
+@pytest.mark.parametrize(
+    ("limits", "waited", "load_waited", "doubted"),
+    [
+        ("load_ms: 1e9\ntoken_ms: {p50: 1e9}", 50.0, 100.0, False),  # kept on a busy machine is kept
+        ("load_ms: 1e9\ntoken_ms: {p50: 1e-3}", 50.0, 0.0, True),
+        ("load_ms: 1e9\ntoken_ms: {p50: 1e-3}", 0.0, 100.0, False),  # the load is kept
+        ("load_ms: 1e-3\ntoken_ms: {p50: 1e9}", 0.0, 100.0, True),
+        ("peak_rss_mb: 1e-3\ntoken_ms: {p50: 1e9}", 50.0, 0.0, False),  # memory does not wait
+        ("parameters: 1000\ntoken_ms: {p50: 2.5, p99: 1e9}", 50.0, 0.0, False),
+        ("token_ms: {p99: 1.5}", 3.0, 0.0, True),  # within noise because of that wait
+    ],
+)
+def test_a_busy_machine_is_recorded_only_where_a_limit_on_a_time_is_not_kept(
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: str,
+    waited: float,
+    load_waited: float,
+    doubted: bool,
+) -> None:
+    token = {16: Distribution((1.0,) * 90 + (2.0,) * 10)}
+    measure_as(
+        monkeypatch,
+        replace(MADE, token=token, waited_percent=waited, load_ms=200.0, load_waited_ms=load_waited),
+    )
+    checked = check_file(file, budget(tmp_path, f"name: x\n{limits}\n"))
+    assert bool(checked.noise) == doubted
+    assert checked.to_json()["noise"] == list(checked.noise)
 
 
 def test_the_measured_peak_is_held_to_the_boards_memory(
-    file: Path, tmp_path: Path, figures: ProcessResult, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """As a plan does; and the reader sees that the limit is the board's and not the budget's."""
-    peak = replace(figures, peak_rss_bytes=83_700_000)
-    monkeypatch.setattr(check_module, "measure_process", lambda *_: peak)
+    """As in a plan; and the reader sees that the limit is the board's and not the budget's."""
+    measure_as(monkeypatch, replace(MADE, peak_rss_bytes=83_700_000))
     board = "board: {description: b, memory_mb: {value: 60, basis: published, source: s}}\n"
     path = budget_file(tmp_path, f"name: small\nload_ms: 1e9\n{board}")
     assert main(["check", str(file), "--budget", str(path), *SECONDS]) == 1
     output = capsys.readouterr()
     assert "60 (board)" in output.out
-    assert "peak_rss_mb is 83.7, the board's memory is 60" in " ".join(output.err.split())
+    assert all(value in output.err for value in ("peak_rss_mb", "83.7", "60"))
     held = check_file(file, Budget.from_yaml(path))
-    assert [row["limit_of"] for row in check_json(held)["limits"]] == ["budget", "board"]
+    assert [row["limit_of"] for row in held.to_json()["limits"]] == ["budget", "board"]
     given = check_file(file, budget(tmp_path, f"name: small\npeak_rss_mb: 50\n{board}"))
     assert [(row.name, row.limit, row.of_board) for row in given.rows] == [("peak_rss_mb", 50, False)]
     counted = check_file(file, budget(tmp_path, f"name: small\nparameters: 1e6\n{board}"))
@@ -326,61 +367,59 @@ def test_the_commands_default_to_what_the_library_does() -> None:
 def test_a_file_that_keeps_its_budget_exits_with_0(file: Path, tmp_path: Path, capsys: Capture) -> None:
     path = budget_file(tmp_path, "name: roomy\nparameters: 1e6\nload_ms: 1e9\ntoken_ms: {p50: 1e9}\n")
     assert main(["check", str(file), "--budget", str(path), *SECONDS]) == 0
-    output = " ".join(capsys.readouterr().out.split())
-    for word in ("load_ms", "1,000,000,000", "+100%", "kept", "6 processes, 1 thread", "onnxruntime"):
+    output = capsys.readouterr().out
+    for word in ("load_ms", "1,000,000,000", "+100%", "kept", "onnxruntime"):
         assert word in output
 
 
-def test_a_file_that_falls_short_exits_with_1_and_says_by_how_much(
+def test_a_file_that_breaks_its_budget_exits_with_1_and_names_limit_and_figure(
     file: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     path = budget_file(tmp_path, "name: tight\nparameters: 1000\nartifact_mb: 5\n")
     assert main(["check", str(file), "--budget", str(path)]) == 1
     output = capsys.readouterr()
     assert "broken" in output.out
-    assert output.err.startswith(f"edgegpt: {file} falls short of the budget 'tight': parameters is ")
-    assert output.err.endswith(", the limit is 1,000\n")
+    assert output.err.startswith(f"edgegpt: {file} ")
+    assert output.err.count("\n") == 1
+    for value in ("'tight'", "parameters", "1,000"):
+        assert value in output.err
     assert main(["check", str(file), "--budget", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["broken"] is True
 
 
-def test_a_goal_that_nobody_measured_on_the_board_is_called_one(
-    file: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    text = "name: b\nparameters: 1e6\nboard: {description: A robot's board, never_measured: [parameters]}"
-    assert main(["check", str(file), "--budget", str(budget_file(tmp_path, text))]) == 0
-    output = " ".join(capsys.readouterr().out.split())
-    assert "The budget is for: A robot's board" in output
-    assert "Goals that nobody has measured on that board yet: parameters" in output
-
-
-def test_a_busy_machine_is_said_with_its_load(
+def test_a_limit_broken_on_a_busy_machine_comes_with_the_load(
     file: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (77.0, 0.0, 0.0))
-    path = budget_file(tmp_path, "name: tight\nload_ms: 1e-3\n")
+    measure_as(monkeypatch, replace(MADE, waited_percent=30.0))
+    path = budget_file(tmp_path, "name: tight\ntoken_ms: {p50: 1e-3}\n")
     assert main(["check", str(file), "--budget", str(path), *SECONDS]) == 1
     output = capsys.readouterr()
-    assert "the load average was 77.0 before the start" in " ".join(output.out.split())
-    assert output.err.endswith("(this machine was not quiet while it measured)\n")
+    assert "77.0" in output.out
+    assert "30 %" in output.out
+    assert "not quiet" in output.err
 
 
 def test_what_cannot_be_checked_is_refused_in_one_sentence(
     file: Path, tmp_path: Path, capsys: Capture
 ) -> None:
+    def refusal(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main(["check", *arguments]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.count("\n") == 1
+        return output.err
+
     good = str(budget_file(tmp_path, "name: x\nload_ms: 1e9\nttft_ms: {prompt_tokens: 99, p50: 1}\n"))
-    none = str(tmp_path / "none")
-    assert "none does not exist" in refused(capsys, none, "--budget", good)
-    assert "none does not exist" in refused(capsys, str(file), "--budget", none)
-    assert "is not a whole ONNX file" in refused(capsys, good, "--budget", good)
-    os.mkfifo(tmp_path / "pipe")
-    assert "pipe is not a file" in refused(capsys, str(tmp_path / "pipe"), "--budget", good)
-    assert "pipe is a pipe or a device" in refused(capsys, str(file), "--budget", str(tmp_path / "pipe"))
-    assert "is a folder" in refused(capsys, str(tmp_path), "--budget", good)
-    assert "is a folder" in refused(capsys, str(file), "--budget", str(tmp_path))
-    assert "threads must be at most" in refused(capsys, str(file), "--budget", good, "--threads", "9999")
-    assert "at least 6, got 2" in refused(capsys, str(file), "--budget", good, "--processes", "2")
-    assert "got nan" in refused(capsys, str(file), "--budget", good, "--seconds", "nan")
-    assert "from 1 to 47 for" in refused(capsys, str(file), "--budget", good)
+    none, pipe, folder = str(tmp_path / "none"), str(tmp_path / "pipe"), str(tmp_path)
+    os.mkfifo(pipe)
+    for model in (none, good, pipe, folder):
+        assert model in refusal(model, "--budget", good)
+    for wrong in (none, pipe, folder):
+        assert wrong in refusal(str(file), "--budget", wrong)
+    for option, value in (("--threads", "9999"), ("--processes", "2"), ("--seconds", "nan")):
+        assert value in refusal(str(file), "--budget", good, option, value)
+    assert "99" in refusal(str(file), "--budget", good)
     examples = str(budget_file(tmp_path, "name: x\naccuracy: {path: none.jsonl, minimum: 1}\n"))
-    assert "none.jsonl cannot be read" in refused(capsys, str(file), "--budget", examples)
+    assert "none.jsonl" in refusal(str(file), "--budget", examples)

@@ -1,4 +1,4 @@
-"""edgegpt.budget.verdict: a limit is broken only when the whole interval lies beyond it."""
+"""A limit is broken only if the whole interval exceeds it."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def estimates(draw: st.DrawFn) -> Estimate:
 
 
 @given(estimates(), positive)
-def test_broken_means_that_even_the_best_end_is_beyond(estimate: Estimate, limit: float) -> None:
+def test_broken_means_that_even_the_best_end_exceeds_the_limit(estimate: Estimate, limit: float) -> None:
     assert (judge(estimate, limit) is Verdict.BROKEN) == (estimate.low > limit)
     assert (judge(estimate, limit, at_least=True) is Verdict.BROKEN) == (estimate.high < limit)
 
@@ -29,7 +29,7 @@ def test_kept_means_that_even_the_worst_end_is_not(estimate: Estimate, limit: fl
 
 
 @given(positive, positive, st.booleans())
-def test_what_is_counted_is_never_within_noise(value: float, limit: float, at_least: bool) -> None:
+def test_an_exact_figure_is_never_within_noise(value: float, limit: float, at_least: bool) -> None:
     assert judge(Estimate.exact(value), limit, at_least=at_least) in (Verdict.KEPT, Verdict.BROKEN)
 
 
@@ -85,7 +85,9 @@ def test_each_limit_has_one_row_in_the_order_of_the_budget(
 
 
 @given(positive, positive, st.sampled_from(["load_ms", *AT_LEAST]))
-def test_the_margin_is_negative_exactly_beyond_the_limit(value: float, limit: float, name: str) -> None:
+def test_the_margin_is_negative_exactly_where_the_limit_is_broken(
+    value: float, limit: float, name: str
+) -> None:
     (row,) = rows({name: limit}, {name: Estimate.exact(value)})
     assert row.margin is not None
     assert (row.margin < 0) == (row.verdict is Verdict.BROKEN)

@@ -1,9 +1,10 @@
-"""What a token reads of the weights, counted."""
+"""Bytes of the weights that a decode step reads, counted."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import pytest
 from helpers.tiny_files import graph, metadata, write_file
 
 from edgegpt import contract
@@ -32,7 +33,9 @@ def test_the_facts_of_a_file_are_its_metadata(file: Path) -> None:
     assert 0 < facts.weight_bytes_per_token < 4 * facts.parameters
 
 
-def test_a_recipe_in_the_file_counts(tmp_path: Path) -> None:
+def test_a_recipe_in_the_file_counts(
+    tmp_path: Path, refused: Callable[..., AbstractContextManager[None]]
+) -> None:
     entries = metadata()
     config = ModelConfig.parse(entries[contract.META_CONFIG], "tiny")
     eight = recipe(config, "int8")
@@ -41,5 +44,5 @@ def test_a_recipe_in_the_file_counts(tmp_path: Path) -> None:
     assert facts.weight_bytes_per_token == weight_bytes_per_token(config, eight)
     assert facts.weight_bytes_per_token < weight_bytes_per_token(config, recipe(config, "fp32"))
     foreign = {**entries, contract.META_RECIPE: '{"bits": {"wte.weight": 8}}'}
-    with pytest.raises(ArtifactError, match="does not name the matrices"):
+    with refused(ArtifactError, "foreign.onnx"):
         read_file(write_file(tmp_path / "foreign.onnx", graph(), foreign))

@@ -1,4 +1,4 @@
-"""Rounds of an engine in this process, and how its memory grows. No times."""
+"""Rounds of an engine in this process, and the growth of its memory. No times."""
 
 import subprocess
 import sys
@@ -10,21 +10,18 @@ import numpy as np
 import pytest
 
 from edgegpt.measure.leak import steady_slope
-from edgegpt.measure.spec import (
-    MIN_ROUNDS,
-    MeasureSpec,
-)
+from edgegpt.measure.spec import MIN_ROUNDS, MeasureSpec
 from edgegpt.measure.timing import Rounds, first_token_ms, random_ids, token_ms
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.kv_cache import KVCache
 
-LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
+LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
 
 
 # An engine in this process
 
 
-def test_the_first_further_token_finds_the_cache_as_full_as_asked(
+def test_the_first_step_of_a_burst_finds_the_cache_as_full_as_asked(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fills, decode = [], Engine.decode_one_token
@@ -56,23 +53,23 @@ def test_bursts_follow_the_reading_of_the_longest_of_their_prompts(
     assert {n: len(samples) for n, samples in rounds.token.items()} == {30: 12, 12: 12}
 
 
-def test_rounds_go_on_until_there_are_samples_enough_but_not_for_ever(engine: Engine) -> None:
-    plan = MeasureSpec(prompts=(8,), fills=(12,), burst=4, seconds=0.05, first_samples=9, token_samples=40)
-    rounds = Rounds(engine, replace(plan, seconds=1.0))
+def test_rounds_go_on_until_there_are_enough_samples_but_not_forever(engine: Engine) -> None:
+    spec = MeasureSpec(prompts=(8,), fills=(12,), burst=4, seconds=0.05, first_samples=9, token_samples=40)
+    rounds = Rounds(engine, replace(spec, seconds=1.0))
     monotone: list[float] = []
     rounds.run(monotone.append)
     assert len(rounds.first[8]) >= 9
     assert len(rounds.token[12]) >= 40
     assert monotone == sorted(monotone)
-    endless = Rounds(engine, replace(plan, seconds=0.005, first_samples=10**9))
+    endless = Rounds(engine, replace(spec, seconds=0.005, first_samples=10**9))
     endless.run(lambda _: None)
     assert endless.seconds >= 0.05  # ten times as long
     assert len(endless.first[8]) < 10**6
 
 
-def test_what_the_plan_leaves_out_is_not_done(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_spec_leaves_out_is_not_done(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
-        raise AssertionError("nothing is to be measured")
+        raise AssertionError
 
     monkeypatch.setattr(Engine, "prefill", never)
     rounds = Rounds(engine, MeasureSpec(prompts=(), fills=(), longest=False))
