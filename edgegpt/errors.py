@@ -129,6 +129,6 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as e:
         raise MissingExtraError(
-            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt, "
+            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt-robot, "
             f"from its repository: pip install '.[{extra}]'"
         ) from e

@@ -118,6 +118,14 @@ def peak_rss_bytes() -> int | None:
     return _fields(_STATUS).get("VmHWM")
 
 
+def rss_bytes() -> int | None:
+    """Return the resident memory of this process; None where there is no /proc/self/status.
+
+    Cheaper than `memory`: smaps_rollup walks the page tables, 20 ms against 0.5 ms on a busy machine.
+    """
+    return _fields(_STATUS).get("VmRSS")
+
+
 def available_memory_bytes() -> int | None:
     """Return the bytes that can be allocated without swapping, by the machine and its control groups.
 

@@ -1,8 +1,9 @@
-"""edgegpt.budget: a budget file means what it says, and one that makes no sense is refused in a sentence."""
+"""A budget file means what it says, and one that makes no sense is refused with the key and the value."""
 
 import json
 import os
-import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,7 @@ import yaml
 from edgegpt.budget.budget import Board, Budget, Figure, limit_names
 from edgegpt.errors import ConfigError
 
+Refused = Callable[..., AbstractContextManager[None]]
 SHIPPED = sorted((Path(__file__).parents[1] / "configs" / "budgets").glob("*.yaml"))
 BOARDS = [path for path in SHIPPED if path.stem != "ci"]
 FIGURE = "basis: published, source: s"
@@ -57,7 +59,7 @@ def test_one_limit_alone_makes_a_budget(tmp_path: Path, limit: str) -> None:
     assert len(read(tmp_path, f"name: x\n{limit}").limits()) == 1
 
 
-def test_examples_are_found_beside_the_budget_file(tmp_path: Path) -> None:
+def test_the_path_of_examples_is_relative_to_the_budget_file(tmp_path: Path) -> None:
     budget = read(tmp_path, "name: x\naccuracy: {path: data/a.jsonl, minimum: 0.9}")
     assert budget.accuracy is not None
     assert Path(budget.accuracy.path) == tmp_path / "data" / "a.jsonl"
@@ -67,100 +69,84 @@ def test_examples_are_found_beside_the_budget_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "key", "value"),
     [
-        ("token_ms: {p50: 4, p99: 2}", "token_ms: p50 must not be above p99, got 4.0 and 2.0"),
-        ("token_ms: {p99: 4, max: 3}", "token_ms: p99 must not be above max, got 4.0 and 3.0"),
-        ("token_ms: {p50: 4, max: 3}", "token_ms: p50 must not be above max, got 4.0 and 3.0"),
-        ("ttft_ms: {p50: 40, p99: 20}", "ttft_ms: p50 must not be above p99, got 40.0 and 20.0"),
-        ("artifact_mb: 0", "artifact_mb must be greater than 0, got 0"),
-        ("load_ms: -3", "load_ms must be greater than 0, got -3"),
-        ("load_ms: .inf", "load_ms must be a finite number, got inf"),
-        ("load_ms: .nan", "load_ms must be a finite number, got nan"),
-        ("load_ms: true", "load_ms must be a number, got True"),
-        ("load_ms: 20 ms", "load_ms: must be a number alone, its unit is in the key's name, got '20 ms'"),
-        ("token_ms: {p50: 4ms}", "token_ms.p50: must be a number alone, its unit is in the key's name"),
-        ("parameters: 5M", "parameters: must be a number alone, its unit is in the key's name, got '5M'"),
-        ("parameters: 5.5", "parameters must be a whole number, got 5.5"),
-        ("threads: two", "threads must be a whole number, got 'two'"),
-        ("load_ms: soon", "load_ms must be a number, got 'soon'"),
-        ("ttft_ms: 20", "ttft_ms must be `key: value` lines, such as {p50: 20}, got 20"),
-        ('board: {description: "a\\eb"}', "board.description: must not hold control characters, got"),
-        ("board: Pi 5", "board must be `key: value` lines, such as {description: Pi 5}, got 'Pi 5'"),
-        (
-            "board: {description: b, memory_mb: 8}",
-            "board.memory_mb must be `key: value` lines, such as {value: 8, basis: ..., source: ...}, got 8",
-        ),
-        ("token_ms: 2.0", "token_ms must be `key: value` lines, such as {p50: 2.0}, got 2.0"),
-        ("parameter: 3", "unknown key 'parameter', did you mean 'parameters'?"),
-        ("token_us: 900", "unknown key 'token_us', did you mean 'token_ms'?"),
-        ("token_ms: {p5O: 3}", "unknown key 'token_ms.p5O', did you mean 'p50'?"),
-        ("ttft_ms: {prompt_tokens: 8}", "ttft_ms: it has no limit; give at least one of p50, p99"),
-        (
-            "load_ms: [[[a, b, c], [d, e, f], [g, h, i]], [[j, k, l], [m, n, o], [p, q, r]]]",
-            "load_ms must be a number, got [[['a', 'b', 'c'], ['d', 'e', 'f'], ['g', 'h', 'i']], [['",
-        ),
-        ("name: ''\nload_ms: 3", "name must have at least 1 character, got ''"),
-        ("threads: 2", "it has no limit; give at least one, such as `peak_rss_mb: 180`"),
-        ("load_ms: 3\nthreads: 0", "threads must be greater than or equal to 1, got 0"),
-        ("jitter: 0.9", "jitter must be greater than or equal to 1, got 0.9"),
-        ("accuracy: {path: a.txt, minimum: 0.5}", "accuracy.path: must end in .jsonl, got 'a.txt'"),
-        (
-            "accuracy: {path: a.jsonl, minimum: 97}",
-            "accuracy.minimum must be less than or equal to 1, got 97",
-        ),
-        ("accuracy: {path: a.jsonl}", "the key 'accuracy.minimum' is missing"),
+        ("token_ms: {p50: 4, p99: 2}", "token_ms", 4.0),
+        ("token_ms: {p99: 4, max: 3}", "p99", 3.0),
+        ("token_ms: {p50: 4, max: 3}", "p50", 4.0),
+        ("ttft_ms: {p50: 40, p99: 20}", "ttft_ms", 40.0),
+        ("artifact_mb: 0", "artifact_mb", 0),
+        ("load_ms: -3", "load_ms", -3),
+        ("load_ms: .inf", "load_ms", "inf"),
+        ("load_ms: .nan", "load_ms", "nan"),
+        ("load_ms: true", "load_ms", True),
+        ("load_ms: 20 ms", "load_ms", "'20 ms'"),
+        ("token_ms: {p50: 4ms}", "token_ms.p50", "'4ms'"),
+        ("parameters: 5M", "parameters", "'5M'"),
+        ("parameters: 5.5", "parameters", 5.5),
+        ("threads: two", "threads", "'two'"),
+        ("load_ms: soon", "load_ms", "'soon'"),
+        ("ttft_ms: 20", "ttft_ms", "{p50: 20}"),  # the way out
+        ('board: {description: "a\\eb"}', "board.description", "'a"),
+        ("board: Pi 5", "board", "{description: Pi 5}"),
+        ("board: {description: b, memory_mb: 8}", "board.memory_mb", "{value: 8, "),
+        ("parameter: 3", "'parameter'", "'parameters'"),
+        ("token_us: 900", "'token_us'", "'token_ms'"),
+        ("token_ms: {p5O: 3}", "'token_ms.p5O'", "'p50'"),
+        ("ttft_ms: {prompt_tokens: 8}", "ttft_ms", "p99"),
+        ("load_ms: [[[a, b, c], [d, e, f], [g, h, i]], [[j, k, l], [m, n, o]]]", "load_ms", "[[['a', 'b'"),
+        ("name: ''\nload_ms: 3", "name", "''"),
+        ("threads: 2", "limit", ""),
+        ("load_ms: 3\nthreads: 0", "threads", 0),
+        ("jitter: 0.9", "jitter", 0.9),
+        ("accuracy: {path: a.txt, minimum: 0.5}", "accuracy.path", "'a.txt'"),
+        ("accuracy: {path: a.jsonl, minimum: 97}", "accuracy.minimum", 97),
+        ("accuracy: {path: a.jsonl}", "'accuracy.minimum'", ""),
         (
             f"load_ms: 3\nthreads: 8\nboard: {{description: b, cores: {{value: 4, {FIGURE}}}}}",
-            "threads must not be above the board's cores, got 8 and 4",
+            "threads",
+            "8 and 4",
         ),
         (
             f"peak_rss_mb: 8e6\nboard: {{description: b, memory_mb: {{value: 2147, {FIGURE}}}}}",
-            "peak_rss_mb must not be above the board's memory_mb, got 8000000.0 and 2147.0",
+            "peak_rss_mb",
+            8e6,
         ),
         (
             "load_ms: 3\nboard: {description: b, memory_mb: {value: 2147, basis: guessed, source: s}}",
-            "board.memory_mb.basis must be 'published' or 'measured', got 'guessed'",
+            "board.memory_mb.basis",
+            "'guessed'",
         ),
         (
             "load_ms: 3\nboard: {description: b, memory_mb: {value: 2147, basis: measured}}",
-            "the key 'board.memory_mb.source' is missing",
+            "'board.memory_mb.source'",
+            "",
         ),
-        (
-            "load_ms: 3\nboard: {description: b, never_measured: [load]}",
-            "board.never_measured names 'load', which is no limit of this budget, did you mean 'load_ms'?",
-        ),
+        ("load_ms: 3\nboard: {description: b, never_measured: [load]}", "'load'", "'load_ms'"),
+        ("load_ms: 3\nload_ms: 4", "line 3", "'load_ms'"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(sentence)) as caught:
+def test_a_budget_that_makes_no_sense_is_refused_with_the_key_and_the_value(
+    tmp_path: Path, refused: Refused, text: str, key: str, value: object
+) -> None:
+    with refused(ConfigError, "budget.yaml", key, value):
         read(tmp_path, text if text.startswith("name:") else f"name: x\n{text}")
-    assert "\n" not in str(caught.value)
+
+
+def test_a_long_value_is_cut_in_the_message(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, f"name: x\nload_ms: {list(range(2000))}")
     assert len(str(caught.value)) < 400
-    assert "budget.yaml" in str(caught.value)
 
 
-def test_what_is_no_file_of_text_is_refused_at_once(tmp_path: Path) -> None:
-    def refused(path: Path) -> str:
-        with pytest.raises(ConfigError) as caught:
-            Budget.from_yaml(path)
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
-
+def test_anything_but_a_text_file_is_refused_at_once(tmp_path: Path, refused: Refused) -> None:
     pipe, loop, binary = tmp_path / "pipe.yaml", tmp_path / "loop.yaml", tmp_path / "binary.yaml"
     os.mkfifo(pipe)
     loop.symlink_to(loop)
     binary.write_bytes(bytes(range(256)))
-    assert "pipe.yaml is a pipe or a device, expected a YAML file; save it as a file" in refused(pipe)
-    assert "/dev/zero is a pipe or a device" in refused(Path("/dev/zero"))
-    assert "loop.yaml cannot be read: Too many levels of symbolic links" in refused(loop)
-    assert "binary.yaml is no text file, expected YAML" in refused(binary)
-    assert "is a folder, expected a YAML file" in refused(tmp_path)
-
-
-def test_a_limit_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"line 3: .*the key 'load_ms' stands there twice"):
-        read(tmp_path, "name: x\nload_ms: 3\nload_ms: 4")
+    for path in (pipe, Path("/dev/zero"), loop, binary, tmp_path):
+        with refused(ConfigError, path):
+            Budget.from_yaml(path)
 
 
 # The schema for editors
@@ -230,7 +216,7 @@ def test_the_five_budgets_ship() -> None:
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_each_board_says_where_its_figures_are_from_and_what_nobody_measured(path: Path) -> None:
+def test_each_board_names_the_source_of_its_figures_and_what_was_never_measured(path: Path) -> None:
     budget = Budget.from_yaml(path)
     assert isinstance(budget.board, Board)
     for name in ("cores", "clock_ghz", "memory_mb", "memory_bandwidth_gb_s"):

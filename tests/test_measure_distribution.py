@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, strategies as st
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 
+Refused = Callable[..., AbstractContextManager[None]]
 HUNDRED = Distribution(tuple(float(i) for i in range(100, 0, -1)))
 
 
@@ -63,8 +66,8 @@ def test_joined_parts_keep_every_sample() -> None:
     assert Distribution.joined([Distribution((1.0, 3.0)), Distribution((2.0,))]).samples == (1.0, 3.0, 2.0)
 
 
-def test_no_samples_are_no_distribution() -> None:
-    with pytest.raises(MeasureError, match="at least one sample"):
+def test_no_samples_are_no_distribution(refused: Refused) -> None:
+    with refused(MeasureError):
         Distribution(())
-    with pytest.raises(MeasureError, match=r"between 0 and 1, got 1\.0"):
+    with refused(MeasureError, 1.0):
         HUNDRED.interval(1.0)

@@ -1,90 +1,97 @@
-"""Whether a machine was quiet, and what a process waited."""
+"""When a noisy machine is recorded: where it can change a verdict or a figure. Made figures, no times."""
 
-import os
-import sys
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from helpers.sample_figures import FIGURES
+from helpers.sample_figures import FIGURES, MACHINE
 
-from edgegpt.measure.machine import this_machine
-from edgegpt.measure.noise import load_noise, measured_noise, quietness
-from edgegpt.system import Moment, _ticks, waited_seconds
+from edgegpt.measure.noise import (
+    DISTURBED_PERCENT,
+    FIGURE_PERCENT,
+    LOAD_PERCENT,
+    load_noise,
+    measured_noise,
+    noise_remark,
+    noise_sentence,
+)
 
-# Noise
-
-
-def test_a_quiet_machine_has_nothing_to_say() -> None:
-    quiet = replace(FIGURES, waited_percent=0.5, round_ms=(1.0, 1.01, 1.02))
-    assert measured_noise([quiet], replace(this_machine(), load=1.0, cores=2), 1) == ()
-
-
-def test_a_busy_machine_is_said_with_its_load() -> None:
-    busy = replace(FIGURES, waited_percent=12.0, round_ms=(1.0, 1.0, 1.5, 1.6))
-    load, waited, spread = measured_noise([busy], replace(this_machine(), load=1.4, cores=2), 1)
-    assert "load average was 1.4" in load
-    assert "2 cores" in load
-    assert "12 % of the time" in waited
-    assert "between 1.000 and 1.600 ms" in spread
+BUSY = replace(MACHINE, load=77.0)
+STEADY = (2.0, 2.02, 2.04)
 
 
-def test_a_system_that_does_not_tell_is_said_but_its_load_is_not_guessed() -> None:
-    unknown = replace(FIGURES, waited_percent=None, round_ms=(1.0,))
-    (sentence,) = measured_noise([unknown], replace(this_machine(), load=None), 1)
-    assert "does not tell whether other work had" in sentence
-    assert quietness([sentence]) == "may not have been quiet"
-    assert quietness([sentence, "the load was 9"]) == quietness(["the load was 9"]) == "was not quiet"
+def reasons(waited: float | None, *, threads: int = 1, load: float = 0.1, **options: float) -> int:
+    process = replace(FIGURES, waited_percent=waited, round_ms=STEADY)
+    return len(measured_noise([process], replace(MACHINE, load=load), threads, **options))
 
 
-def test_loads_that_waited_are_said() -> None:
-    assert load_noise([replace(FIGURES, load_ms=200.0, load_waited_ms=2.0)]) == ()
-    assert load_noise([replace(FIGURES, load_waited_ms=None)]) == ()
-    (sentence,) = load_noise([replace(FIGURES, load_ms=200.0, load_waited_ms=60.0)])
-    assert "while files were loaded" in sentence
-    assert "30 % of the time" in sentence
-    (sentence,) = load_noise([replace(FIGURES, load_ms=200.0, load_waited_ms=300.0)])
-    assert "100 % of the time" in sentence  # the wait is of the interpreter's start too
+def test_a_wait_that_moves_no_figure_is_not_recorded() -> None:
+    assert DISTURBED_PERCENT < 3.0 < FIGURE_PERCENT
+    assert reasons(3.0) == 0
+    assert reasons(FIGURE_PERCENT) == 0
+    assert reasons(FIGURE_PERCENT + 0.1) == 1
 
 
-# Waiting
+def test_a_limit_is_in_doubt_from_the_wait_on_that_the_verdict_rules_know() -> None:
+    assert reasons(DISTURBED_PERCENT, least_percent=DISTURBED_PERCENT) == 0
+    assert reasons(3.0, least_percent=DISTURBED_PERCENT) == 1
 
 
-def test_waiting_is_the_kernels_count_and_what_the_host_took() -> None:
-    start = Moment(seconds=10.0, waited=1.0, wanted=1000, stolen=50)
-    assert Moment(12.0, 1.5, 1200, 50).percent_since(start) == 25
-    assert Moment(12.0, 1.0, 1200, 71).percent_since(start) == 10
-    assert Moment(12.0, 1.0, 1002, 51).percent_since(start) == 0  # one tick may be of before
-    assert Moment(12.0, None, 1200, 50).percent_since(start) is None
+def test_the_load_average_counts_only_where_a_core_was_or_may_have_been_lost() -> None:
+    assert reasons(0.0, load=77.0) == 0  # the other work is over, or runs on other cores
+    assert reasons(50.0, load=77.0) == 2
+    assert reasons(None, load=77.0) == 2
+    assert reasons(0.0, load=77.0, threads=2) == 1  # only the first thread's waits are counted
+    assert reasons(0.0, load=0.5, threads=2) == 0
 
 
-def test_ticks_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
-    (tmp_path / "stat").write_text("cpu  100 5 20 4000 30 1 2 7 50 0\ncpu0 1 2 3\n")
-    assert _ticks(tmp_path / "stat") == (135, 7)
-    assert _ticks(tmp_path / "none") == (0, 0)
-    (tmp_path / "stat").write_text("cpu  100 5 20 4000\n")
-    assert _ticks(tmp_path / "stat") == (0, 0)
+def test_the_most_disturbed_process_counts_and_is_named_with_its_share_and_the_load() -> None:
+    quiet, busy = (replace(FIGURES, waited_percent=waited, round_ms=STEADY) for waited in (0.0, 12.0))
+    text = noise_sentence(measured_noise([quiet, busy], BUSY, 1))
+    for value in ("77.0", f"{MACHINE.cores} cores", "12 %"):
+        assert value in text
 
 
-def test_without_sched_stats_lost_cores_are_counted_and_without_both_nothing_is_made_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("rounds", "moved"), [((1.0, 1.0, 1.1, 1.14), False), ((1.0, 1.0, 1.5, 1.6), True)])
+def test_a_median_that_differs_between_rounds_is_recorded(rounds: tuple[float, ...], moved: bool) -> None:
+    found = measured_noise([replace(FIGURES, waited_percent=0.0, round_ms=rounds)], MACHINE, 1)
+    assert bool(found) == moved
+    assert all("1.000" in reason and "1.600" in reason for reason in found)
+
+
+@pytest.mark.parametrize(
+    ("waited", "least", "share"),
+    [
+        (None, LOAD_PERCENT, ""),
+        (6.0, LOAD_PERCENT, ""),  # 3 % of the load: nearly every load on a shared machine
+        (20.0, LOAD_PERCENT, ""),
+        (60.0, LOAD_PERCENT, "30 %"),
+        (300.0, LOAD_PERCENT, "100 %"),  # the wait covers the interpreter's start too
+        (6.0, DISTURBED_PERCENT, "3 %"),
+    ],
+)
+def test_a_load_that_waited_is_recorded_from_its_share_on(
+    waited: float | None, least: float, share: str
 ) -> None:
-    (tmp_path / "schedstat").write_text("5000000000 1500000000 77\n")
-    assert waited_seconds(tmp_path / "schedstat") == 1.5
-    if os.name == "posix":
-        assert (waited_seconds(tmp_path / "none") or 0.0) >= 0
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert waited_seconds(tmp_path / "none") is None
+    found = load_noise([replace(FIGURES, load_ms=200.0, load_waited_ms=waited)], least_percent=least)
+    assert bool(found) == bool(share)
+    assert all(share in reason for reason in found)
 
 
-def test_a_system_that_counts_no_lost_cores_does_not_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its 0 would be the quietest machine of all."""
-    used = SimpleNamespace(ru_nivcsw=0)
-    fake = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: used)
-    monkeypatch.setitem(sys.modules, "resource", fake)
-    assert waited_seconds(tmp_path / "none") is None
-    used.ru_nivcsw = 3
-    assert waited_seconds(tmp_path / "none") == pytest.approx(0.012)
+def test_a_quiet_machine_gives_no_sentence() -> None:
+    assert noise_sentence(()) == noise_remark(()) == ""
+
+
+def test_a_system_that_counts_no_waits_may_have_been_quiet() -> None:
+    unknown = measured_noise([replace(FIGURES, waited_percent=None)], MACHINE, 1)
+    for text in (noise_sentence(unknown), noise_remark(unknown)):
+        assert "may not" in text
+    for noise in (("the load was 9",), (*unknown, "the load was 9")):
+        assert "was not" in noise_sentence(noise)
+        assert "may not" not in noise_remark(noise)
+
+
+def test_the_sentence_holds_every_reason_and_its_effect() -> None:
+    text = noise_sentence(("load 9", "wait 8 %"), "measure again")
+    for part in ("load 9", "wait 8 %", "measure again"):
+        assert part in text
+    assert not text.endswith(".")

@@ -88,7 +88,7 @@ def test_a_tuning_of_another_machine_or_share_of_it_is_not_used(
     assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize("package", ["onnxruntime", "edgegpt"])
+@pytest.mark.parametrize("package", ["onnxruntime", "edgegpt-robot"])
 def test_a_tuning_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     keep(SHA, TUNED)
     real = tuning._version

@@ -1,4 +1,4 @@
-"""Measure how many threads, and which prefill chunk, are fastest on this machine."""
+"""Measure which number of threads and which prefill chunk are fastest on this machine."""
 
 from typing import TYPE_CHECKING
 

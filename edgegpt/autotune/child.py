@@ -1,7 +1,7 @@
-"""The process that measures one way to run a file against one thread; started by edgegpt.autotune.run.
+"""The process that compares one number of threads with one thread; started by edgegpt.autotune.run.
 
-Both are open at once and take turns burst by burst, so that a noisy moment hits both, and what counts
-is the ratio within a round.
+Both sessions are open and take turns burst by burst, so that a noisy moment affects both; the result is the
+ratio within a round.
 """
 
 import statistics
@@ -27,8 +27,8 @@ _REST_SECONDS: Final = 0.002
 _Work = Callable[[], float]  # returns milliseconds
 
 
-def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """The job of edgegpt.autotune.run: path, threads, spinning, seconds."""
+def work(job: dict[str, Any], progress: Progress) -> PairedComparison:
+    """Do the job of edgegpt.autotune.run: path, threads, spinning, seconds."""
     reference = Engine.from_artifact(open_artifact(job["path"], threads=1))
     _warm_up(reference)
     before = memory()
@@ -43,24 +43,24 @@ def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
         spinning=job["spinning"],
         cache_fill=rounds.fill,
         prompt_tokens=rounds.prompt_tokens,
-        token=rounds.token.relative(),
-        prompt={chunk: pair.relative() for chunk, pair in rounds.prompt.items()},
+        token=rounds.token.ratio(),
+        prompt={chunk: pair.ratio() for chunk, pair in rounds.prompt.items()},
         session_bytes=(
             None if before is None or after is None else max(0, after.private_bytes - before.private_bytes)
         ),
         waited_percent=waited_percent,
         round_ms=tuple(rounds.token.reference_ms),
-    ).model_dump()
+    )
 
 
 def chunks(prompt_tokens: int) -> tuple[int, ...]:
-    """Lengths of pieces worth trying: those that cut such a prompt, and the first that takes it whole."""
+    """Return the prefill chunks to try: those that split such a prompt, and the first that takes it whole."""
     whole = next(chunk for chunk in CHUNKS if chunk >= max(prompt_tokens, PREFILL_CHUNK))
     return tuple(chunk for chunk in CHUNKS if chunk < prompt_tokens or chunk == whole)
 
 
 class _Pair:
-    """The same work done by one thread and by the challenger; milliseconds of both in each round."""
+    """The same work by one thread and by the challenger; milliseconds of both in each round."""
 
     def __init__(self, reference: _Work, challenger: _Work) -> None:
         self._works = reference, challenger
@@ -68,8 +68,8 @@ class _Pair:
         self.ms: list[float] = []
 
     def run(self) -> None:
-        # Each always comes behind the other, whose weights fill the caches then; and behind a rest, in
-        # which threads that spin fall asleep.
+        # Each always follows the other, whose weights fill the caches then, and a pause, in which threads
+        # that spin fall asleep.
         for work, samples in zip(self._works, (self.reference_ms, self.ms), strict=True):
             time.sleep(_REST_SECONDS)
             samples.append(work())
@@ -78,14 +78,14 @@ class _Pair:
         self.reference_ms.clear()
         self.ms.clear()
 
-    def relative(self) -> Ratio:
+    def ratio(self) -> Ratio:
         ratios = Distribution(tuple(new / old for new, old in zip(self.ms, self.reference_ms, strict=True)))
         interval = ratios.interval(0.5)
         return Ratio(ms=statistics.median(self.ms), share=ratios.p50, low=interval.low, high=interval.high)
 
 
 class _Rounds:
-    """Rounds that take further tokens and each length of a prompt's pieces in turn."""
+    """Rounds that measure decode steps and each prefill chunk in turn."""
 
     def __init__(self, reference: Engine, challenger: Engine) -> None:
         capacity = reference.capacity
@@ -105,7 +105,7 @@ class _Rounds:
         }
 
     def run(self, seconds: float, progress: Progress) -> float | None:
-        """One round to warm up, then rounds until the time is over; returns the share of time waited."""
+        """Warm up with one round, measure until the time is over, and return the share of time waited."""
         pairs = (self.token, *self.prompt.values())
         for pair in pairs:
             pair.run()
@@ -126,7 +126,7 @@ class _Rounds:
 
 
 def _warm_up(engine: Engine) -> None:
-    """What onnxruntime allocates for a prompt and for a further token belongs to the session."""
+    """Make onnxruntime allocate what a prompt and a decode step need, which is memory of the session."""
     cache = engine.new_cache()
     engine.prefill(cache, random_ids(engine, max(1, min(PREFILL_CHUNK, cache.capacity - 1))))
     if cache.room:

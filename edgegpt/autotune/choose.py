@@ -1,60 +1,57 @@
-"""From what was measured to how a file shall be run.
+"""Choose how a file runs on this machine from paired comparisons with one thread.
 
-The robot's other processes want the cores, so one thread is the rule. From the cheapest way to the
-dearest (more threads, then threads that spin), each takes the place of the one chosen before it only
-when it is faster by more than MARGIN beyond doubt: the upper end of its interval against the lower end
-of the other's.
-
-What a duel of two ways to run a file found.
+One thread is the default, since a robot's other processes need the cores. The settings are tried from the
+cheapest to the dearest (more threads, then threads that spin), and each replaces the one chosen before it
+only if it is faster by more than MARGIN: the upper end of its interval against the lower end of the other's.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from edgegpt.runtime import PREFILL_CHUNK, Tuning
 
+MARGIN: Final = 0.10
 
-class Ratio(BaseModel):
-    """A time beside that of one thread, which was measured in the same rounds.
+
+@dataclass(frozen=True)
+class Ratio:
+    """A time as a ratio to that of one thread, measured in the same rounds.
 
     Attributes:
         ms: the median, in milliseconds.
         share: the median of the rounds' ratios to one thread; below 1 is faster.
-        low: that median's confidence interval (edgegpt.measure.distribution); 0 where there were too
-            few rounds.
-        high: as low; infinity where there were too few rounds.
+        low: lower end of its confidence interval (edgegpt.measure.distribution); 0 after too few rounds.
+        high: upper end; infinity after too few rounds.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ms: float
     share: float
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """Return `0.58 (0.55 to 0.61)`."""
+        return f"{self.share:.2f} ({self.low:.2f} to {self.high:.2f})"
 
-class PairedComparison(BaseModel):
-    """So many threads against one that reads prompts in pieces of PREFILL_CHUNK.
 
-    One thread is measured against itself too, which shows how far noise alone carries.
+@dataclass(frozen=True)
+class PairedComparison:
+    """Some number of threads against one thread that reads prompts in chunks of PREFILL_CHUNK.
+
+    One thread is measured against itself too, which gives the noise floor.
 
     Attributes:
         threads: of onnxruntime.
         spinning: whether they keep their cores busy while they wait.
-        cache_fill: tokens in the cache before a burst of further tokens.
+        cache_fill: tokens in the cache before a burst of decode steps.
         prompt_tokens: length of the prompt.
-        token: one further token.
-        prompt: prompt to first token, by the length of its pieces; PREFILL_CHUNK is one of them.
-        session_bytes: private memory that the session took, beside one that was there; None where the
-            system does not tell.
+        token: a decode step.
+        prompt: prompt to first token, by prefill chunk; PREFILL_CHUNK is one of them.
+        session_bytes: private memory that a second session took; None where the system does not report it.
         waited_percent: share of the time in which the process was ready to run but other work had its core.
-        round_ms: one thread's median token time in each round.
+        round_ms: one thread's median time of a decode step in each round.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     threads: int
     spinning: bool
@@ -67,22 +64,19 @@ class PairedComparison(BaseModel):
     round_ms: tuple[float, ...]
 
     def __str__(self) -> str:
-        """As `2 spinning threads`."""
+        """Return `2 spinning threads`."""
         return f"{self.threads} {'spinning ' * self.spinning}{'thread' if self.threads == 1 else 'threads'}"
-
-
-MARGIN: Final = 0.10
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a file shall be run.
+    """How a file is to be run.
 
     Attributes:
-        tuning: as it is kept.
-        reasons: why, one sentence each.
-        second_session_bytes: what prompts take for a session of their own; 0 where they have none, None
-            where it is not known.
+        tuning: as it is stored.
+        reasons: why, one clause each.
+        second_session_bytes: memory of a session for prompts alone; 0 where there is none, None where it is
+            not known.
     """
 
     tuning: Tuning
@@ -91,97 +85,98 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Way:
-    duel: PairedComparison
+class Setting:
+    """Threads and prefill chunk for prompts."""
+
+    compared: PairedComparison
     chunk: int
 
     @property
     def prompt(self) -> Ratio:
-        return self.duel.prompt[self.chunk]
+        """Prompt to first token."""
+        return self.compared.prompt[self.chunk]
 
 
-def choose(duels: Sequence[PairedComparison]) -> Choice:
-    """The choice from duels of every way to run a file; that of one thread with itself is one of them."""
-    ordered = sorted(duels, key=lambda duel: (duel.spinning, duel.threads))
+def choose(comparisons: Sequence[PairedComparison]) -> Choice:
+    """Return the choice from comparisons of every setting; one thread with itself has to be among them."""
+    ordered = sorted(comparisons, key=lambda compared: (compared.spinning, compared.threads))
     decode = ordered[0]
-    for duel in ordered[1:]:
-        if _is_better(duel.token, decode.token):
-            decode = duel
+    for compared in ordered[1:]:
+        if _is_better(compared.token, decode.token):
+            decode = compared
     prefill = _prefill(decode, ordered)
-    apart = prefill.duel.threads != decode.threads
+    apart = prefill.compared.threads != decode.threads
     tuning = Tuning(
         decode_threads=decode.threads,
-        prefill_threads=prefill.duel.threads,
-        spinning=decode.spinning or prefill.duel.spinning,
+        prefill_threads=prefill.compared.threads,
+        spinning=decode.spinning or prefill.compared.spinning,
         prefill_chunk=prefill.chunk,
     )
     reasons = (_why_decode(decode, ordered), *_why_prefill(prefill, decode, ordered))
-    return Choice(tuning, reasons, prefill.duel.session_bytes if apart else 0)
+    return Choice(tuning, reasons, prefill.compared.session_bytes if apart else 0)
 
 
 def _is_better(new: Ratio, old: Ratio) -> bool:
     return new.high < (1 - MARGIN) * old.low
 
 
-def _prefill(decode: PairedComparison, duels: Sequence[PairedComparison]) -> _Way:
-    """The session that is there anyway at first; a second one has to gain more than the margin on it."""
-    first, *others = [way for duel in (decode, *_others(decode, duels)) for way in _ways(duel)]
+def _prefill(decode: PairedComparison, comparisons: Sequence[PairedComparison]) -> Setting:
+    """Return the setting for prompts: the decoding session's, unless a second session beats the margin."""
+    first, *others = [s for one in (decode, *_others(decode, comparisons)) for s in _settings(one)]
     chosen = first
-    for way in others:
-        if _is_better(way.prompt, chosen.prompt):
-            chosen = way
+    for setting in others:
+        if _is_better(setting.prompt, chosen.prompt):
+            chosen = setting
     return chosen
 
 
-def _others(decode: PairedComparison, duels: Sequence[PairedComparison]) -> Iterable[PairedComparison]:
-    """What prompts may have beside it: spinning is for both sessions, and means nothing to one thread."""
-    for duel in duels:
-        if duel.threads != decode.threads and (
-            duel.spinning == decode.spinning or 1 in (duel.threads, decode.threads)
+def _others(decode: PairedComparison, comparisons: Sequence[PairedComparison]) -> Iterable[PairedComparison]:
+    """Return the possible second sessions: spinning is for both, and has no effect on one thread."""
+    for one in comparisons:
+        if one.threads != decode.threads and (
+            one.spinning == decode.spinning or 1 in (one.threads, decode.threads)
         ):
-            yield duel
+            yield one
 
 
-def _ways(duel: PairedComparison) -> list[_Way]:
-    """PREFILL_CHUNK first, then what is nearest to it."""
-    return [_Way(duel, chunk) for chunk in sorted(duel.prompt, key=lambda n: (abs(n - PREFILL_CHUNK), n))]
+def _settings(one: PairedComparison) -> list[Setting]:
+    """Return the prefill chunks of a comparison, PREFILL_CHUNK first, then those nearest to it."""
+    return [Setting(one, chunk) for chunk in sorted(one.prompt, key=lambda n: (abs(n - PREFILL_CHUNK), n))]
 
 
-def _why_decode(chosen: PairedComparison, duels: Sequence[PairedComparison]) -> str:
-    others = [duel for duel in duels if duel.threads > 1]
+def _why_decode(chosen: PairedComparison, comparisons: Sequence[PairedComparison]) -> str:
+    others = [one for one in comparisons if one.threads > 1]
     if not others:
         return "one thread, since this process may use one core"
     if chosen.threads > 1:
-        return f"{chosen} to decode: a token takes {_share(chosen.token)} of one thread's time"
-    best = min(others, key=lambda duel: duel.token.share)
+        return f"{chosen} to decode: a step takes {chosen.token} of one thread's time"
+    best = min(others, key=lambda one: one.token.share)
     return (
-        f"one thread to decode: with {best}, the fastest of the others, a token takes {_share(best.token)} "
-        f"of its time; less than {1 - MARGIN:g} beyond doubt would be worth the cores"
+        f"one thread to decode: with {best}, the fastest of the others, a step takes {best.token} of its "
+        f"time; more threads are used only below {1 - MARGIN:g} with the whole interval"
     )
 
 
-def _why_prefill(chosen: _Way, decode: PairedComparison, duels: Sequence[PairedComparison]) -> Iterable[str]:
-    same = _Way(decode, PREFILL_CHUNK)
-    others = [way for duel in _others(decode, duels) for way in _ways(duel)]
-    if chosen.duel.threads != decode.threads:
+def _why_prefill(
+    chosen: Setting, decode: PairedComparison, comparisons: Sequence[PairedComparison]
+) -> Iterable[str]:
+    same = Setting(decode, PREFILL_CHUNK)
+    others = [setting for one in _others(decode, comparisons) for setting in _settings(one)]
+    if chosen.compared.threads != decode.threads:
         yield (
-            f"{chosen.duel} for prompts, in a session of their own: a prompt takes {_share(chosen.prompt)} "
-            f"of one thread's time, where {decode} would take {_share(same.prompt)}"
+            f"{chosen.compared} for prompts, in a session of their own: a prompt takes {chosen.prompt} of "
+            f"one thread's time, and {same.prompt} with {decode}"
         )
     elif others:
-        best = min(others, key=lambda way: way.prompt.share)
+        best = min(others, key=lambda setting: setting.prompt.share)
         yield (
-            f"the same for prompts: a second session would have to be faster by {MARGIN:.0%} beyond doubt; "
-            f"the fastest, {best.duel} with pieces of {best.chunk}, takes {_share(best.prompt)} of one "
-            f"thread's time, and {decode} {_share(chosen.prompt)}"
+            f"the same for prompts: a second session is used only if it is faster by {MARGIN:.0%} with its "
+            f"whole interval; the fastest, {best.compared} with chunks of {best.chunk}, takes {best.prompt} "
+            f"of one thread's time, and {decode} {chosen.prompt}"
         )
     if chosen.chunk != PREFILL_CHUNK:
-        usual = _Way(chosen.duel, PREFILL_CHUNK)
+        default = Setting(chosen.compared, PREFILL_CHUNK)
         yield (
-            f"pieces of {chosen.chunk} tokens: a prompt takes {_share(chosen.prompt)} of one thread's time, "
-            f"and {_share(usual.prompt)} in pieces of {PREFILL_CHUNK}"
+            f"prefill chunks of {chosen.chunk} tokens: a prompt takes {chosen.prompt} of one thread's time, "
+            f"and {default.prompt} in chunks of {PREFILL_CHUNK}"
         )
-
-
-def _share(relative: Ratio) -> str:
-    return f"{relative.share:.2f} ({relative.low:.2f} to {relative.high:.2f})"

@@ -1,4 +1,4 @@
-"""Measure a file at every number of threads that this process may use, choose, and keep the choice."""
+"""Compare every number of threads that this process may use with one, choose, and store the choice."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,25 +9,26 @@ from edgegpt.measure import Machine, Progress, measured_noise, run_child, this_m
 from edgegpt.runtime import file_identity, tuning
 
 SECONDS: Final = 3.0
-_EVERY: Final = 8  # up to so many threads every number is tried
+_EVERY: Final = 8  # threads up to which every number is tried
 
 
 @dataclass(frozen=True)
 class Autotuned:
-    """What was measured of a file and what follows.
+    """What was measured of a file, and the choice.
 
     Attributes:
         path: of the file.
         machine: before the first process started.
-        duels: by threads, those that spin last.
-        choice: what follows.
-        kept: where the tuning lies.
-        noise: why the times are not to be trusted; empty on a quiet machine.
+        comparisons: by threads, those that spin last.
+        choice: of threads and prefill chunk.
+        kept: the file in which the tuning is stored.
+        noise: reasons to doubt the choice (edgegpt.measure.noise); empty on a quiet machine, and where there
+            was nothing to choose from.
     """
 
     path: str
     machine: Machine
-    duels: tuple[PairedComparison, ...]
+    comparisons: tuple[PairedComparison, ...]
     choice: Choice
     kept: Path
     noise: tuple[str, ...]
@@ -40,12 +41,12 @@ def autotune(
     seconds: float = SECONDS,
     on_progress: Progress | None = None,
 ) -> Autotuned:
-    """Measure a file, each way to run it in a fresh process, and keep the tuning for `edgegpt.load`.
+    """Measure each setting of a file in a fresh process, and store the choice for `edgegpt.load`.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
         allow_spinning: whether threads may keep their cores busy while they wait.
-        seconds: measuring time of each way; a slow model takes what it needs.
+        seconds: measuring time of each setting; a slow model takes longer.
         on_progress: called with the share that is done, from 0 to 1.
 
     Raises:
@@ -57,28 +58,26 @@ def autotune(
     tuning.make_folder(identity)  # before a minute of measuring, not after it
     before = this_machine()
     counts = thread_counts(before.available_cores)
-    ways = [(threads, False) for threads in counts]
-    ways += [(threads, True) for threads in counts if allow_spinning and threads > 1]
-    duels = []
-    for i, (threads, spinning) in enumerate(ways):
+    settings = [(threads, False) for threads in counts]
+    settings += [(threads, True) for threads in counts if allow_spinning and threads > 1]
+    comparisons = []
+    for i, (threads, spinning) in enumerate(settings):
         job = {"path": str(path), "threads": threads, "spinning": spinning, "seconds": seconds}
-        progress = _part(on_progress, i, len(ways))
-        duels.append(
-            PairedComparison.model_validate(run_child("edgegpt.autotune.child", job, on_progress=progress))
-        )
-    choice = choose(duels)
+        progress = _part(on_progress, i, len(settings))
+        comparisons.append(run_child("edgegpt.autotune.child", job, PairedComparison, on_progress=progress))
+    choice = choose(comparisons)
     return Autotuned(
         path=str(path),
         machine=before,
-        duels=tuple(duels),
+        comparisons=tuple(comparisons),
         choice=choice,
         kept=tuning.keep(identity, choice.tuning),
-        noise=measured_noise(duels, before, counts[-1]),
+        noise=measured_noise(comparisons, before, counts[-1]) if len(comparisons) > 1 else (),
     )
 
 
 def thread_counts(cores: int) -> list[int]:
-    """Numbers of threads worth trying: all of few, and two in each doubling of many."""
+    """Return the numbers of threads to try: all up to 8, and two in each doubling above."""
     return [n for n in range(1, cores + 1) if n <= _EVERY or n % 2 ** (n.bit_length() - 2) == 0 or n == cores]
 
 

@@ -1,4 +1,4 @@
-"""Hold a model to the limits of a BUDGET.yaml."""
+"""Check a model file against the limits of a BUDGET.yaml."""
 
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,15 @@ if TYPE_CHECKING:
         Check as Check,
         check_file as check_file,
         check_fit as check_fit,
-        check_json as check_json,
         check_seconds as check_seconds,
     )
-    from edgegpt.budget.estimates import of_samples as of_samples
+    from edgegpt.budget.estimates import estimate_samples as estimate_samples
     from edgegpt.budget.format import (
         HEADER as HEADER,
         cells as cells,
         doubt as doubt,
         remarks as remarks,
         sentence as sentence,
-        threads_text as threads_text,
-        versions_text as versions_text,
     )
     from edgegpt.budget.memory import RUNTIME_BYTES as RUNTIME_BYTES, check_memory as check_memory
     from edgegpt.budget.sample_size import (
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from edgegpt.budget.verdict import (
         Row as Row,
         Verdict as Verdict,
+        is_timed as is_timed,
         plain as plain,
         rounded_up as rounded_up,
         rows as rows,
@@ -46,11 +44,11 @@ __getattr__ = lazy_names(
     __name__,
     {
         "budget": "Budget FirstTokenLatency limit_names",
-        "check": "Check SECONDS check_file check_fit check_json check_seconds",
-        "estimates": "of_samples",
-        "format": "HEADER cells doubt remarks sentence threads_text versions_text",
+        "check": "Check SECONDS check_file check_fit check_seconds",
+        "estimates": "estimate_samples",
+        "format": "HEADER cells doubt remarks sentence",
         "memory": "RUNTIME_BYTES check_memory",
         "sample_size": "SecondsOption board_limits held_limits",
-        "verdict": "Row Verdict plain rounded_up rows",
+        "verdict": "Row Verdict is_timed plain rounded_up rows",
     },
 )

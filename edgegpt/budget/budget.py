@@ -1,7 +1,4 @@
-"""Limits that a board sets, as a file.
-
-What is known about a board, figure by figure, and from where.
-"""
+"""The pydantic model of BUDGET.yaml: limits, and the board that they are for."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -12,58 +9,61 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from edgegpt.config import AtLeastOne, Count, Positive, Share, Text, nearest, parse_model, read_bytes
 
 _SAME: Final = {"arm64": "aarch64", "AMD64": "x86_64", "ARM64": "aarch64"}  # names on macOS and Windows
+_NO_LIMITS: Final = ("name", "threads", "board")
 
 
-class Figure(BaseModel):
-    """One number about a board and where it comes from."""
-
+class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    value: Positive = Field(description="In the unit of its key.")
+
+class Figure(_Strict):
+    """One number about a board and its source."""
+
+    value: Positive = Field(description="The number, in the unit of its key.")
     basis: Literal["published", "measured"] = Field(
-        description="published: a maker's data sheet says so; measured: somebody measured it on the board."
+        description="published: from a data sheet of the maker; measured: measured on the board."
     )
-    source: Annotated[str, Field(min_length=1)] = Field(description="Who says so: a page or a document.")
+    source: Annotated[str, Field(min_length=1)] = Field(
+        description="A page or document that gives the number."
+    )
 
 
 class WholeFigure(Figure):
     """A figure that counts things."""
 
-    value: Count = Field(description="How many.")
+    value: Count = Field(description="The count.")
 
 
-class Board(BaseModel):
-    """The board that a budget speaks of."""
+class Board(_Strict):
+    """The board that a budget is for."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    description: Text = Field(description="Which board, in words.")
+    description: Text = Field(description="Name and variant of the board.")
     architecture: Literal["aarch64", "armv7l", "riscv64", "x86_64"] | None = Field(
-        None, description="Of its processor, as `uname -m` says."
+        None, description="CPU architecture (`uname -m`)."
     )
     device_tree: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="How its /proc/device-tree/model begins, such as Raspberry Pi 5."
+        None, description="Start of its /proc/device-tree/model, such as Raspberry Pi 5."
     )
     cores: WholeFigure | None = Field(None, description="CPU cores.")
     clock_ghz: Figure | None = Field(None, description="Highest clock of a core.")
     memory_mb: Figure | None = Field(
         None,
-        description="Memory of the board; a model that needs more is refused before it is loaded, and a "
-        "measured peak_rss_mb is held to it.",
+        description="Memory of the board; a model that needs more is refused before it is loaded, and it is "
+        "the limit of a measured peak_rss_mb where the budget gives none.",
     )
-    memory_bandwidth_gb_s: Figure | None = Field(None, description="10^9 bytes a second.")
+    memory_bandwidth_gb_s: Figure | None = Field(None, description="Memory bandwidth, 10^9 bytes a second.")
     never_measured: list[str] = Field(
         [],
-        description="Keys of this budget, such as token_ms, whose limits are goals: on this board nobody "
-        "has measured yet that a model meets them.",
+        description="Keys of this budget, such as token_ms, whose limits are goals: no model has been "
+        "measured on this board yet.",
     )
 
     def unlike(self, architecture: str, name: str | None) -> str:
-        """What shows that a machine is plainly another one, in a few words; empty where nothing does.
+        """Return why a machine is plainly another one, as a clause; "" where nothing shows it.
 
         Args:
-            architecture: of the machine, as its system calls it.
-            name: what its device tree says; None where it has none.
+            architecture: of the machine, as its system names it.
+            name: of the machine in its device tree; None where it has none.
         """
         found = _SAME.get(architecture, architecture)
         if self.architecture is not None and found != self.architecture:
@@ -71,13 +71,6 @@ class Board(BaseModel):
         if self.device_tree is not None and name is not None and not name.startswith(self.device_tree):
             return f"this machine is a {name} and not a {self.device_tree}"
         return ""
-
-
-_NO_LIMITS: Final = ("name", "threads", "board")
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class FirstTokenLatency(_Strict):
@@ -94,11 +87,11 @@ class FirstTokenLatency(_Strict):
 
 
 class TokenLatency(_Strict):
-    """Limits of the time of one further token, in milliseconds."""
+    """Limits of the time of a decode step (time per output token), in milliseconds."""
 
     p50: Positive | None = Field(None, description="Median, in milliseconds.")
     p99: Positive | None = Field(None, description="99th percentile, in milliseconds.")
-    max: Positive | None = Field(None, description="The slowest token, in milliseconds.")
+    max: Positive | None = Field(None, description="The slowest decode step, in milliseconds.")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "TokenLatency":
@@ -106,11 +99,11 @@ class TokenLatency(_Strict):
         return self
 
 
-_PARTED: Final = (FirstTokenLatency, TokenLatency)
+_WITH_PERCENTILES: Final = (FirstTokenLatency, TokenLatency)
 
 
 class Accuracy(_Strict):
-    """The share of examples that a file has to answer exactly."""
+    """The least share of examples that a file has to answer exactly."""
 
     path: str = Field(description="A .jsonl of {prompt, completion}; relative to the budget file.")
     minimum: Share = Field(description="Share of greedy answers that equal the completion, from 0 to 1.")
@@ -128,24 +121,28 @@ class Budget(_Strict):
 
     model_config = ConfigDict(title="edgegpt budget")
 
-    name: Text = Field(description="Of the board or the purpose.")
-    parameters: Count | None = Field(None, description="Of the model.")
-    artifact_mb: Positive | None = Field(None, description="The .onnx file with its data.")
-    kv_cache_mb: Positive | None = Field(None, description="One cache of the whole context.")
-    peak_rss_mb: Positive | None = Field(None, description="Of the process that loads and generates.")
-    load_ms: Positive | None = Field(None, description="From the start of the import to the first request.")
-    ttft_ms: FirstTokenLatency | None = Field(None, description="Time to first token.")
-    token_ms: TokenLatency | None = Field(None, description="One further token.")
-    jitter: AtLeastOne | None = Field(None, description="p99 / p50 of the time of one further token.")
+    name: Text = Field(description="Name of the board or the purpose.")
+    parameters: Count | None = Field(None, description="Model parameters.")
+    artifact_mb: Positive | None = Field(None, description="Size of the .onnx file with its data.")
+    kv_cache_mb: Positive | None = Field(None, description="Size of one KV cache of the whole context.")
+    peak_rss_mb: Positive | None = Field(
+        None, description="Peak memory of the process that loads and generates."
+    )
+    load_ms: Positive | None = Field(
+        None, description="From the start of the import until the first request can be made."
+    )
+    ttft_ms: FirstTokenLatency | None = Field(None, description="Time to first token (TTFT).")
+    token_ms: TokenLatency | None = Field(None, description="Time of a decode step (TPOT).")
+    jitter: AtLeastOne | None = Field(None, description="p99 / p50 of the time of a decode step.")
     idle_cpu_percent: Positive | None = Field(
-        None, description="Of one core, while the loaded model waits for a request."
+        None, description="CPU use in percent of one core, while the loaded model waits for a request."
     )
     rss_slope_kb_per_1000: Positive | None = Field(
-        None, description="How much the memory grows in 1000 requests after a warm-up."
+        None, description="Growth of memory over 1000 requests after a warm-up."
     )
     accuracy: Accuracy | None = Field(None, description="Exact match on a file of examples.")
-    threads: Count = Field(1, description="CPU threads to measure with.")
-    board: Board | None = Field(None, description="What these limits are for, and what is known of it.")
+    threads: Count = Field(1, description="CPU threads of onnxruntime.")
+    board: Board | None = Field(None, description="The board that these limits are for.")
 
     @model_validator(mode="after")
     def _limits_something(self) -> "Budget":
@@ -157,7 +154,7 @@ class Budget(_Strict):
         return self
 
     def limits(self) -> dict[str, float]:
-        """Every limit that is given, by its name: `artifact_mb`, `ttft_ms.p50`, `accuracy`, ..."""
+        """Return every limit that is given, by its name: `artifact_mb`, `ttft_ms.p50`, `accuracy`, ..."""
         found: dict[str, float] = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
@@ -174,7 +171,7 @@ class Budget(_Strict):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Budget":
-        """Read a budget file; the path in `accuracy` comes back relative to the working directory.
+        """Read a budget file; the path in `accuracy` becomes relative to the working directory.
 
         Raises:
             ConfigError: names file, key and value.
@@ -183,7 +180,7 @@ class Budget(_Strict):
 
     @classmethod
     def parse(cls, content: bytes, path: str | Path) -> "Budget":
-        """What `from_yaml` makes of the content of the file at `path`; raises ConfigError."""
+        """Return the budget in the content of the file at `path`; raises ConfigError."""
         budget = parse_model(content, path, cls)
         if budget.accuracy is None:
             return budget
@@ -192,12 +189,12 @@ class Budget(_Strict):
 
 
 def limit_names() -> list[str]:
-    """Every limit that a budget can have, named as in `Budget.limits`."""
+    """Return the names of all limits that a budget can have, as in `Budget.limits`."""
     names: list[str] = []
     for name, field in Budget.model_fields.items():
         if name in _NO_LIMITS:
             continue
-        parts = next((kind for kind in get_args(field.annotation) if kind in _PARTED), None)
+        parts = next((kind for kind in get_args(field.annotation) if kind in _WITH_PERCENTILES), None)
         inside = [] if parts is None else [part for part in parts.model_fields if part != "prompt_tokens"]
         names += [f"{name}.{part}" for part in inside] or [name]
     return names

@@ -1,7 +1,4 @@
-"""Hold one file to a budget: measure in fresh processes, judge each limit by its interval.
-
-What a budget asks for, held against the file before a minute of measuring instead of after it.
-"""
+"""Check one file against a budget: measure in fresh processes, judge each limit by its interval."""
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +15,7 @@ from edgegpt.budget.sample_size import (
     SecondsOption,
     advice,
     board_limits,
-    check_plan,
+    check_spec,
     elsewhere,
     held_limits,
 )
@@ -28,6 +25,7 @@ from edgegpt.errors import DataError, MeasureError
 from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text
 from edgegpt.files import is_stream
 from edgegpt.measure import (
+    DISTURBED_PERCENT,
     Machine,
     MeasureSpec,
     OnStep,
@@ -41,21 +39,22 @@ from edgegpt.measure import (
 from edgegpt.runtime import ArtifactSummary, evaluate, load, summarize_artifact
 from edgegpt.tokenizer import Tokenizer
 
-SECONDS: Final = 2.5  # of measuring times, in each process; with rover enough for a sure p99 on a quiet core
+SECONDS: Final = 2.5  # of measuring in each process; enough for rover's p99 on a quiet core
 
 
 @dataclass(frozen=True)
 class Check:
-    """A file beside a budget.
+    """The result of checking a file against a budget.
 
     Attributes:
         path: the file.
         budget: the limits.
-        threads: that were measured with.
+        threads: of onnxruntime.
         machine: before the first process started.
-        processes: how many measured; 0 where every limit could be counted.
+        processes: number of processes that measured; 0 where every limit could be counted.
         rows: one for each limit of the budget, and for the board's memory.
-        noise: why the times are not to be trusted, one sentence each; empty on a quiet machine.
+        noise: reasons to doubt the times (edgegpt.measure.noise); empty on a quiet machine, and where every
+            limit on a time is kept.
         advice: what would make the verdicts surer, one sentence each.
     """
 
@@ -70,8 +69,25 @@ class Check:
 
     @property
     def broken(self) -> tuple[Row, ...]:
-        """The limits that are broken for sure."""
+        """The limits that are broken."""
         return tuple(row for row in self.rows if row.verdict is Verdict.BROKEN)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the check for JSON: a missing upper bound is None, each verdict has its number of limits."""
+        verdicts = [row.verdict for row in self.rows]
+        return {
+            "file": str(self.path),
+            "budget": self.budget.name,
+            "board": None if self.budget.board is None else self.budget.board.description,
+            "threads": self.threads,
+            "processes": self.processes,
+            "machine": asdict(self.machine),
+            "noise": list(self.noise),
+            "advice": list(self.advice),
+            "broken": bool(self.broken),
+            "verdicts": {verdict.value: verdicts.count(verdict) for verdict in Verdict},
+            "limits": [_row_json(row) for row in self.rows],
+        }
 
 
 def check_file(
@@ -85,18 +101,18 @@ def check_file(
     before: Machine | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Check:
-    """Measure what the budget limits, and nothing else; what can be counted starts no process.
+    """Measure what the budget limits and nothing else; no process is started for what can be counted.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
-        budget: what it has to keep.
+        budget: the limits.
         threads: of onnxruntime; None is the budget's.
-        processes: how many fresh processes measure, one after another, at least LEAST_PROCESSES.
-        seconds: of measuring times in each; more samples make surer percentiles. Where a limit of a p99
-            needs more for an upper bound, up to ten times as long.
-        option: by which the caller was told the seconds, for advice.
-        before: the machine before the caller's own work, which would count as load; None is now.
-        on_step: is told what happens next, in a few words.
+        processes: number of fresh processes that measure, one after another, at least LEAST_PROCESSES.
+        seconds: of measuring in each. Where a limit on a p99 needs more samples for an upper bound, up to
+            ten times as long.
+        option: the user's option for the seconds, for advice.
+        before: the machine before the caller's own work, which would count as load; None reads it now.
+        on_step: called with a short status message.
 
     Raises:
         MeasureError: the file cannot fit into memory, or cannot be measured so.
@@ -109,8 +125,8 @@ def check_file(
             f"processes must be at least {LEAST_PROCESSES}, got {processes}; fewer give no interval"
         )
     check_seconds(seconds)
-    plan = check_plan(budget, threads, seconds, processes)
-    loads = plan is not None or budget.accuracy is not None
+    spec = check_spec(budget, threads, seconds, processes)
+    loads = spec is not None or budget.accuracy is not None
     if loads:
         check_threads(threads)
     check_memory(path, budget.board, here=loads)
@@ -120,8 +136,8 @@ def check_file(
     pairs = check_fit(budget, path, counted.config, counted.tokenizer)
     figures = _counted(counted)
     measured: list[ProcessResult] = []
-    if plan is not None:
-        measured = _measure(path, plan, processes, on_step)
+    if spec is not None:
+        measured = _measure(path, spec, processes, on_step)
         figures |= estimates(measured)
     if pairs:
         on_step(f"answering {len(pairs)} examples")
@@ -134,33 +150,43 @@ def check_file(
         before,
         len(measured),
         found,
-        _noise(measured, before, budget, threads),
+        _noise(measured, before, threads, found),
         (*elsewhere(budget.board, before, found), *advice(found, measured, option)),
     )
 
 
 def check_seconds(seconds: float) -> None:
-    """Raise MeasureError where one process cannot measure times for so long."""
+    """Raise MeasureError where `seconds` is not within 0 and MOST_SECONDS."""
     if not 0 < seconds <= MOST_SECONDS:
         raise MeasureError(f"seconds must be above 0 and at most {MOST_SECONDS}, got {seconds}")
 
 
-def check_json(checked: Check) -> dict[str, Any]:
-    """For machines; an upper bound that is missing is None, and each verdict has its number of limits."""
-    verdicts = [row.verdict for row in checked.rows]
-    return {
-        "file": str(checked.path),
-        "budget": checked.budget.name,
-        "board": None if checked.budget.board is None else checked.budget.board.description,
-        "threads": checked.threads,
-        "processes": checked.processes,
-        "machine": asdict(checked.machine),
-        "noise": list(checked.noise),
-        "advice": list(checked.advice),
-        "broken": bool(checked.broken),
-        "verdicts": {verdict.value: verdicts.count(verdict) for verdict in Verdict},
-        "limits": [_row_json(row) for row in checked.rows],
-    }
+def check_fit(budget: Budget, path: Path, config: ModelConfig, tokenizer: Tokenizer) -> list[Pair]:
+    """Check that the budget's prompt and examples fit the model, and return the examples.
+
+    Args:
+        budget: the limits.
+        path: of the model's file, for messages.
+        config: of the model.
+        tokenizer: of the model.
+
+    Raises:
+        MeasureError: the prompt leaves no room for an answer.
+        DataError: the examples are not valid, or one does not fit into the context.
+    """
+    longest = config.block_size - 1
+    if budget.ttft_ms is not None and budget.ttft_ms.prompt_tokens > longest:
+        raise MeasureError(
+            f"ttft_ms.prompt_tokens must be from 1 to {longest} for {path}, whose context holds "
+            f"{config.block_size} tokens, got {budget.ttft_ms.prompt_tokens}"
+        )
+    if budget.accuracy is None:
+        return []
+    data = Path(budget.accuracy.path)
+    with suppress(OSError, ValueError):  # reported when it is read
+        if is_stream(data):
+            raise DataError(f"{data} is a pipe or a device, expected a .jsonl file; save it as a file")
+    return fitting_pairs(numbered_pairs(read_text(data), str(data)), str(data), config, tokenizer)
 
 
 def _counted(file: ArtifactSummary) -> dict[str, Estimate | None]:
@@ -172,10 +198,10 @@ def _counted(file: ArtifactSummary) -> dict[str, Estimate | None]:
     }
 
 
-def _measure(path: Path, plan: MeasureSpec, processes: int, on_step: OnStep) -> list[ProcessResult]:
-    """The least disturbed of at most twice as many: who lost its core to other work is measured again.
+def _measure(path: Path, spec: MeasureSpec, processes: int, on_step: OnStep) -> list[ProcessResult]:
+    """Run up to twice as many processes and return the least disturbed ones.
 
-    Chosen is by the kernel's count of how long each waited, never by what it measured.
+    They are ranked by how long each waited for its core, never by what it measured.
     """
     measured: list[ProcessResult] = []
     for i in range(2 * processes):
@@ -184,21 +210,27 @@ def _measure(path: Path, plan: MeasureSpec, processes: int, on_step: OnStep) -> 
             break
         again = " once more, the machine is busy" if i >= processes else ""
         on_step(f"measuring{again}, {quiet} of {processes} processes done")
-        measured.append(measure_process(path, replace(plan, seed=i)))
+        measured.append(measure_process(path, replace(spec, seed=i)))
     return sorted(measured, key=lambda figures: figures.waited_percent or 0.0)[:processes]
 
 
 def _accuracy(path: Path, threads: int, pairs: list[Pair]) -> Estimate:
-    """Of these very examples, so that nothing is uncertain about it."""
+    """Return exact match on this dataset, without an interval, since the dataset is fixed."""
     return Estimate.exact(evaluate(load(path, threads=threads), pairs).exact_match)
 
 
-def _noise(measured: list[ProcessResult], before: Machine, budget: Budget, threads: int) -> tuple[str, ...]:
-    if not measured:
+def _noise(
+    measured: list[ProcessResult], before: Machine, threads: int, found: tuple[Row, ...]
+) -> tuple[str, ...]:
+    """Return the reasons to doubt the times where a limit on one is not kept; see edgegpt.measure.noise."""
+    doubtful = [row for row in found if row.timed and row.verdict in (Verdict.BROKEN, Verdict.WITHIN_NOISE)]
+    if not measured or not doubtful:
         return ()
-    # Where nothing but the load was timed, it is what the processes waited in.
-    load = load_noise(measured) if budget.load_ms is not None and measured[0].round_ms else ()
-    return measured_noise(measured, before, threads) + load
+    noise = measured_noise(measured, before, threads, least_percent=DISTURBED_PERCENT)
+    # Where nothing but the load was timed, that is when the processes waited.
+    if measured[0].round_ms and any(row.name == "load_ms" for row in doubtful):
+        noise += load_noise(measured, least_percent=DISTURBED_PERCENT)
+    return noise
 
 
 def _row_json(row: Row) -> dict[str, Any]:
@@ -214,31 +246,3 @@ def _row_json(row: Row) -> dict[str, Any]:
         "margin": row.margin,
         "verdict": row.verdict.value,
     }
-
-
-def check_fit(budget: Budget, path: Path, config: ModelConfig, tokenizer: Tokenizer) -> list[Pair]:
-    """The budget's examples; none where it has no accuracy.
-
-    Args:
-        budget: the limits.
-        path: of the model's file, for messages.
-        config: of the model.
-        tokenizer: of the model.
-
-    Raises:
-        MeasureError: its prompt leaves no room for an answer.
-        DataError: its examples are not valid, or one does not fit into the context.
-    """
-    longest = config.block_size - 1
-    if budget.ttft_ms is not None and budget.ttft_ms.prompt_tokens > longest:
-        raise MeasureError(
-            f"ttft_ms.prompt_tokens must be from 1 to {longest} for {path}, whose context holds "
-            f"{config.block_size} tokens, got {budget.ttft_ms.prompt_tokens}"
-        )
-    if budget.accuracy is None:
-        return []
-    data = Path(budget.accuracy.path)
-    with suppress(OSError, ValueError):  # whoever reads it says so
-        if is_stream(data):
-            raise DataError(f"{data} is a pipe or a device, expected a .jsonl file; save it as a file")
-    return fitting_pairs(numbered_pairs(read_text(data), str(data)), str(data), config, tokenizer)

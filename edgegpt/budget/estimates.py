@@ -1,19 +1,15 @@
-"""From what several fresh processes measured to one figure and its interval for each kind of limit.
+"""Estimate figures and their intervals from several measuring processes, or from a user's own samples.
 
-Nothing is measured here. Each process is one independent look at the machine: within one, a busy
-moment or an unlucky layout of memory touches many samples at once. So an interval never claims to be
-narrower than the processes differ, and for percentiles of times also never narrower than the number
-of samples allows.
-
-From samples that somebody's own test has measured to one figure and its interval.
+Processes are independent measurements: within one, other work or an unlucky layout of memory affects many
+samples at once. So an interval is never narrower than the processes differ, and for percentiles of times
+never narrower than the number of samples allows.
 """
 
 import math
-import reprlib
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from numbers import Real
+from reprlib import repr as short_repr
 from typing import Final
 
 import numpy as np
@@ -22,16 +18,16 @@ from edgegpt.budget.verdict import Estimate
 from edgegpt.errors import MeasureError
 from edgegpt.measure import DISTURBED_PERCENT, STEADY_REQUESTS, Distribution, Interval, ProcessResult
 
-# With six, the smallest and the largest enclose the true median with 97 %; with five, with 94 % only.
+# The smallest and the largest of six enclose the true median with 97 % probability; of five with 94 %.
 LEAST_PROCESSES: Final = 6
 
 
 def estimates(processes: Sequence[ProcessResult]) -> dict[str, Estimate | None]:
-    """Figures by the names of the limits; None where this system does not tell, or the plan left it out.
+    """Return figures by the names of the limits; None where this system does not report one.
 
     Args:
-        processes: at least LEAST_PROCESSES that did the same plan; of the first token the shortest
-            prompt counts, of further tokens all cache fills together.
+        processes: at least LEAST_PROCESSES with the same spec. The time to first token is that of the
+            shortest prompt, the time of a decode step that of all cache fills together.
     """
     found: dict[str, Estimate | None] = {
         "peak_rss_mb": _of_each(
@@ -56,17 +52,53 @@ def estimates(processes: Sequence[ProcessResult]) -> dict[str, Estimate | None]:
 
 
 def is_quiet(figures: ProcessResult) -> bool:
-    """Whether a process is known to have had its core to itself."""
+    """Return whether a process is known to have had its core to itself."""
     return figures.waited_percent is not None and figures.waited_percent <= DISTURBED_PERCENT
 
 
 def was_disturbed(figures: ProcessResult) -> bool:
-    """Whether a process is known to have lost its core to other work, so that it may be measured again."""
+    """Return whether a process is known to have lost its core to other work, so that it is measured again."""
     return (figures.waited_percent or 0.0) > DISTURBED_PERCENT
 
 
+def estimate_samples(name: str, samples: float | Iterable[float]) -> Estimate:
+    """Return a figure for the limit `name` from a user's own samples, in the limit's unit.
+
+    One number is exact. Of several, `accuracy` is their mean, for example of right (1) and wrong (0) answers,
+    and exact, since it is of this very set of examples. `.p50` and `.p99` are that percentile with its
+    interval, `.max` is the largest, and every other limit is judged by the median.
+
+    Raises:
+        MeasureError: a sample is not a number, not finite or out of the limit's range, or there are too few.
+    """
+    single = not isinstance(samples, Iterable)
+    values = np.asarray(list(samples) if isinstance(samples, Iterator) else samples)
+    kinds = "biuf" if name == "accuracy" else "iuf"  # a truth value is a right answer, but no time or size
+    if values.dtype.kind not in kinds or values.ndim > 1:
+        raise MeasureError(
+            f"{name} takes a number or several, of float, int or NumPy, got {short_repr(samples)}"
+        )
+    values = np.atleast_1d(values).astype(float)
+    low = -math.inf if name == "rss_slope_kb_per_1000" else 0.0  # memory may shrink
+    high = 1.0 if name == "accuracy" else math.inf
+    if (wrong := values[~np.isfinite(values) | (values < low) | (values > high)]).size:
+        raise MeasureError(f"{name} takes finite numbers from {low:g} to {high:g}, got {wrong[0]:g}")
+    found, part = Distribution(tuple(values.tolist())), name.rpartition(".")[2]
+    if name == "accuracy" or single:
+        return Estimate.exact(found.mean)
+    if part == "max":
+        return Estimate.exact(found.max)
+    q = 0.99 if part == "p99" else 0.50
+    if part != "p99" and found.n < LEAST_PROCESSES:
+        raise MeasureError(
+            f"{name} needs at least {LEAST_PROCESSES} samples, got {found.n}: the interval of a median of "
+            "fewer breaks no limit; take more, or give one exact number"
+        )
+    return _with_interval(found, q)
+
+
 def _tails_in_doubt(found: dict[str, Estimate | None]) -> dict[str, Estimate | None]:
-    """What slow samples say of the model when some of them are other work's: no less than the median."""
+    """Widen the intervals of slow samples down to the median, since other work may have caused them."""
     at_least = {
         "ttft_ms.p99": found.get("ttft_ms.p50"),
         "token_ms.p99": found.get("token_ms.p50"),
@@ -83,7 +115,7 @@ def _tails_in_doubt(found: dict[str, Estimate | None]) -> dict[str, Estimate | N
 def _of_each(
     processes: Sequence[ProcessResult], figure: Callable[[ProcessResult], float | None]
 ) -> Estimate | None:
-    """The median of one number a process."""
+    """Return the median of one number a process; None where one is missing."""
     found = [figure(process) for process in processes]
     known = [value for value in found if value is not None]
     return _median(known) if len(known) == len(found) else None
@@ -99,23 +131,25 @@ def _median_interval(values: Iterable[float]) -> Interval:
 
 
 def _percentile(parts: Sequence[Distribution], q: float) -> Estimate:
-    """Of all samples together, as sure as both their number and the processes' agreement allow."""
-    together = Distribution.joined(parts)
-    by_samples = together.interval(q)
-    by_process = _median_interval(part.percentile(q) for part in parts)
-    return Estimate(
-        together.percentile(q), min(by_samples.low, by_process.low), max(by_samples.high, by_process.high)
-    )
+    """Return a percentile of all samples; its interval covers the samples' and the one between processes."""
+    found = _with_interval(Distribution.joined(parts), q)
+    between = _median_interval(part.percentile(q) for part in parts)
+    return replace(found, low=min(found.low, between.low), high=max(found.high, between.high))
+
+
+def _with_interval(samples: Distribution, q: float) -> Estimate:
+    interval = samples.interval(q)
+    return Estimate(samples.percentile(q), interval.low, interval.high)
 
 
 def _largest(parts: Sequence[Distribution]) -> Estimate:
-    """The slowest of all; only where every process had one as slow is it more than a single mishap."""
+    """Return the slowest of all samples; its lower bound is the smallest maximum of a process."""
     largest = [part.max for part in parts]
     return Estimate(max(largest), min(largest), max(largest))
 
 
 def _jitter(processes: Sequence[ProcessResult]) -> Estimate:
-    """p99 / p50 of the worst cache fill: between fills the time grows, which is no jitter."""
+    """Return p99 / p50 of the worst cache fill: that time grows between fills is not jitter."""
     fills = [_jitter_of([figures.token[n] for figures in processes]) for n in processes[0].token]
     return Estimate(
         max(fill.value for fill in fills), max(fill.low for fill in fills), max(fill.high for fill in fills)
@@ -123,19 +157,19 @@ def _jitter(processes: Sequence[ProcessResult]) -> Estimate:
 
 
 def _jitter_of(parts: Sequence[Distribution]) -> Estimate:
-    """Of one fill: at the ends of what p99 and p50 may be, and no surer than the processes agree."""
+    """Return p99 / p50 of one fill, from the ends of both intervals and the one between processes."""
     together = Distribution.joined(parts)
     slow, usual = together.interval(0.99), together.interval(0.50)
-    by_process = _median_interval(part.jitter for part in parts)
+    between = _median_interval(part.jitter for part in parts)
     return Estimate(
         together.jitter,
-        min(slow.low / usual.high, by_process.low),
-        max(slow.high / usual.low if usual.low else math.inf, by_process.high),
+        min(slow.low / usual.high, between.low),
+        max(slow.high / usual.low if usual.low else math.inf, between.high),
     )
 
 
 def _load(processes: Sequence[ProcessResult]) -> Estimate:
-    """What a process waited for its core while it loaded is not the model's for sure."""
+    """Return the load time; its lower bound leaves out what the process waited for its core."""
     found = _median([figures.load_ms for figures in processes])
     least = _median_interval(figures.load_ms - _waited_ms(figures) for figures in processes)
     return replace(found, low=min(found.low, least.low))
@@ -147,65 +181,8 @@ def _waited_ms(figures: ProcessResult) -> float:
 
 
 def _slope(processes: Sequence[ProcessResult]) -> Estimate | None:
-    """Where fewer requests were watched than it takes to warm up, growth may have been that."""
+    """Return the growth of memory; its lower bound is 0 where the requests were too few to warm up."""
     found = _of_each(processes, lambda p: p.rss_slope_kb_per_1000)
     if found is not None and any(p.watched_requests < STEADY_REQUESTS for p in processes):
         found = replace(found, low=min(found.low, 0.0))
     return found
-
-
-_LEAST_FOR_A_MEDIAN: Final = (
-    LEAST_PROCESSES  # of fewer samples the interval has no lower end, and breaks no limit
-)
-_KINDS: Final = "float, int or NumPy's"  # what float() makes of anything else is the caller's choice
-_MAY_SHRINK: Final = "rss_slope_kb_per_1000"
-
-
-def of_samples(name: str, samples: float | Iterable[float]) -> Estimate:
-    """A figure for the limit `name`, in its unit.
-
-    One number is exact. Of several, `accuracy` is their mean, such as of right (1) and wrong (0) answers, and
-    exact as that of `edgegpt check`: it speaks of these very examples. `.p50` and `.p99` are that percentile
-    with its interval, `.max` is the largest, and every other limit is held to the median.
-
-    Raises:
-        MeasureError: a sample is no number, not finite or out of the limit's range, or there are too few.
-    """
-    if isinstance(samples, Real):
-        return Estimate.exact(_number(name, samples))
-    try:
-        several = tuple(samples)  # type: ignore[arg-type]  # what is neither is refused here
-    except TypeError as e:
-        raise MeasureError(f"{name} takes a number or several, {_KINDS}, got {reprlib.repr(samples)}") from e
-    found = Distribution(tuple(_number(name, sample) for sample in several))
-    part = name.rpartition(".")[2]
-    if name == "accuracy":
-        return Estimate.exact(found.mean)
-    if part == "max":
-        return Estimate.exact(found.max)
-    q = 0.99 if part == "p99" else 0.50
-    if part != "p99" and found.n < _LEAST_FOR_A_MEDIAN:
-        raise MeasureError(
-            f"{name} needs at least {_LEAST_FOR_A_MEDIAN} samples, got {found.n}: fewer say too little of a "
-            "median to break any limit; take more, or give one number that is exact"
-        )
-    interval = found.interval(q)
-    return Estimate(found.percentile(q), interval.low, interval.high)
-
-
-def _number(name: str, sample: object) -> float:
-    """A truth value is a right answer, but no time and no size."""
-    kinds = (Real, np.bool_) if name == "accuracy" else (Real,)
-    if not isinstance(sample, kinds) or (isinstance(sample, bool) and name != "accuracy"):
-        raise MeasureError(f"{name} takes numbers, {_KINDS}, got {reprlib.repr(sample)}")
-    try:
-        value = float(sample)
-    except OverflowError:  # a whole number of hundreds of digits
-        value = math.inf
-    if not math.isfinite(value):
-        raise MeasureError(f"{name} takes finite numbers, got {value}")
-    if name == "accuracy" and not 0 <= value <= 1:
-        raise MeasureError(f"accuracy is a share from 0 to 1, got {value:g}")
-    if value < 0 and name != _MAY_SHRINK:
-        raise MeasureError(f"{name} cannot be negative, got {value:g}")
-    return value

@@ -1,12 +1,11 @@
-"""A budget's rows in words, and what was said and meant while they were measured: the same everywhere."""
+"""A check as text: the same rows and remarks for the command line, pytest and the report page."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
 from math import isinf
 from typing import TYPE_CHECKING, Final
 
-from edgegpt.budget.verdict import Row
-from edgegpt.measure import quietness
+from edgegpt.budget.verdict import Estimate, Row, judge
+from edgegpt.measure import noise_remark, noise_sentence
 
 if TYPE_CHECKING:
     from edgegpt.budget.check import Check
@@ -15,15 +14,17 @@ HEADER: Final = ("limit", "allowed", "measured (95 %)", "margin", "verdict")
 
 
 def sentence(row: Row) -> str:
-    """`token_ms.p50 is 2.31 (2.25 to 2.4), the limit is 2`."""
-    if row.of_board:
-        return f"{row.name} is {measured(row)}, the board's memory is {limit(row)}"
-    bound = "the least is" if row.at_least else "the limit is"
-    return f"{row.name} is {measured(row)}, {bound} {limit(row)}"
+    """Return `token_ms.p50 is 2.31 (2.25 to 2.4), the limit is 2`.
+
+    The verdict follows in parentheses where rounding to three digits hides it.
+    """
+    bound = "the board's memory is" if row.of_board else "the least is" if row.at_least else "the limit is"
+    hidden = "" if _printed_verdict(row) else f" ({row.verdict.value})"
+    return f"{row.name} is {measured(row)}, {bound} {limit(row)}{hidden}"
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """The row of a table under HEADER."""
+    """Return the row of a table under HEADER."""
     allowed = f"at least {limit(row)}" if row.at_least else limit(row)
     if row.of_board:
         allowed += " (board)"
@@ -31,76 +32,56 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def limit(row: Row) -> str:
-    """As people write it: `5,000,000` or `0.9`."""
+    """Return the limit with every digit: `5,000,000` or `0.9`."""
     return f"{row.limit:,.15g}"
 
 
 def measured(row: Row) -> str:
-    """The figure and its interval, where it has one; `?` for a bound that more samples would give.
-
-    Three digits, and as many more as it takes to see on which side of the limit each lies.
-    """
-    estimate = row.estimate
-    if estimate is None:
+    """Return the figure to three digits and its interval, if it has one; `?` is a missing upper bound."""
+    if row.estimate is None:
         return "not measured"
-    value, low = _number(estimate.value, row.limit), _number(estimate.low, row.limit)
-    high = "?" if isinf(estimate.high) else _number(estimate.high, row.limit)
+    value, low, high = _digits(row.estimate)
     return value if value == low == high else f"{value} ({low} to {high})"
 
 
 def margin(row: Row) -> str:
-    """`+35%` of room, or how far beyond; never rounded to nothing."""
+    """Return the margin, such as `+35%`, or `-0.05%` of a limit that is exceeded; "" if not measured."""
     if row.margin is None:
         return ""
     percent = 100 * row.margin + 0.0  # which makes -0.0 a plain 0
-    decimals = next(n for n in count() if round(percent, n) or not percent)
-    return f"{percent:+,.{decimals}f}%"
+    return f"{percent:+,.0f}%" if abs(percent) >= 1 or not percent else f"{percent:+.1g}%"
 
 
 def doubt(rows: Iterable[Row], noise: Sequence[str]) -> str:
-    """What a sentence about broken limits ends in, where a busy machine may have broken one."""
-    busy = bool(noise) and any(row.timed for row in rows)
-    return f" (this machine {quietness(noise)} while it measured)" if busy else ""
+    """Return what to append to a sentence about broken limits, where a busy machine may have broken one."""
+    return noise_remark(noise) if any(row.timed for row in rows) else ""
 
 
 def remarks(checked: "Check") -> Iterator[str]:
-    """What stands below the table, a sentence each."""
+    """Return the sentences that belong below the table."""
     board = checked.budget.board
     if board is not None:
         yield f"The budget is for: {board.description}"
         if goals := board.never_measured:
-            yield f"Goals that nobody has measured on that board yet: {', '.join(goals)}"
+            yield f"Goals that have not been measured on that board yet: {', '.join(goals)}"
     if checked.noise:
-        reasons = "; ".join(checked.noise)
-        yield f"This machine {quietness(checked.noise)}, so its times are upper bounds: {reasons}."
+        yield f"{noise_sentence(checked.noise)}."
     for line in checked.advice:
         yield f"{line}."
 
 
-def threads_text(n: int) -> str:
-    """`1 thread` or `2 threads`."""
-    return "1 thread" if n == 1 else f"{n} threads"
+def _digits(estimate: Estimate) -> tuple[str, str, str]:
+    value, low, high = (_rounded(part) for part in (estimate.value, estimate.low, estimate.high))
+    return value, low, "?" if isinf(estimate.high) else high
 
 
-def versions_text(versions: Mapping[str, str]) -> str:
-    """`python 3.11.7, onnxruntime 1.32.0`."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
-def _number(value: float, beside: float) -> str:
-    texts = (_rounded(value, more) for more in count())
-    return next(text for text in texts if _side(float(text.replace(",", "")), beside) == _side(value, beside))
-
-
-def _rounded(value: float, more: int) -> str:
-    """Three digits and `more`; below a tenth one less."""
-    size = abs(value)
-    if size >= 999.5:
-        return f"{value:,.{more}f}"
-    if size < 1e-6 and not more:
-        return "0"
-    return f"{value:.{more + (3 if size >= 0.1 else 2)}g}"
-
-
-def _side(value: float, of: float) -> tuple[bool, bool]:
-    return value < of, value > of
+def _printed_verdict(row: Row) -> bool:
+    """Return whether the digits that are printed lead to the row's verdict."""
+    if row.estimate is None:
+        return True
+    value, low, high = (float(text.replace("?", "inf").replace(",", "")) for text in _digits(row.estimate))
+    return judge(Estimate(value, low, high), row.limit, at_least=row.at_least) is row.verdict

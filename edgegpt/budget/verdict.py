@@ -1,9 +1,4 @@
-"""Does a figure keep its limit, when the figure itself is only known within an interval?
-
-Nothing is measured here.
-
-Numbers as a budget file takes them: no commas, no powers of ten.
-"""
+"""Judge whether a figure keeps its limit when the figure is only known within an interval."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -11,25 +6,24 @@ from decimal import ROUND_CEILING, Context
 from enum import Enum
 from typing import Final
 
-# All other limits are the largest value that is allowed.
-AT_LEAST: Final = frozenset({"accuracy"})
+AT_LEAST: Final = frozenset({"accuracy"})  # limits on the smallest allowed value; all others on the largest
 
 # What other work on the machine can lengthen.
 _TIMED: Final = frozenset({"load_ms", "ttft_ms", "token_ms", "jitter", "idle_cpu_percent"})
 
 
 class Verdict(str, Enum):
-    """What can be said of one limit."""
+    """The result for one limit."""
 
     KEPT = "kept"
     WITHIN_NOISE = "within noise"  # the limit lies inside the interval: neither kept nor broken for sure
     BROKEN = "broken"
-    NOT_MEASURED = "not measured"  # this system does not tell
+    NOT_MEASURED = "not measured"  # this system does not report it
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and the interval in which the true one lies; exact where low = value = high."""
+    """A figure and its confidence interval; exact where low = value = high."""
 
     value: float
     low: float
@@ -37,20 +31,20 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float) -> "Estimate":
-        """A figure that is counted, not measured."""
+        """Return a figure that is counted, not measured."""
         return cls(value, value, value)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One limit of a budget beside what was found.
+    """One limit of a budget and what was found.
 
     Attributes:
-        name: as `ttft_ms.p50`.
-        limit: what the budget says, in the unit of the name.
-        estimate: what was found; None where it could not be measured.
-        verdict: what follows.
-        of_board: whether the limit is what the board has, and the budget gives none.
+        name: such as `ttft_ms.p50`.
+        limit: in the unit of the name.
+        estimate: the figure; None where it could not be measured.
+        verdict: the result.
+        of_board: whether the limit is the board's, where the budget gives none.
     """
 
     name: str
@@ -67,19 +61,24 @@ class Row:
     @property
     def timed(self) -> bool:
         """Whether other work on the machine can have moved the figure."""
-        return self.name.partition(".")[0] in _TIMED
+        return is_timed(self.name)
 
     @property
     def margin(self) -> float | None:
-        """Room between the figure and its limit as a share of the limit; negative beyond it."""
+        """Distance of the figure from its limit as a share of the limit; negative where it is exceeded."""
         if self.estimate is None:
             return None
         room = self.limit - self.estimate.value
         return (-room if self.at_least else room) / self.limit
 
 
+def is_timed(name: str) -> bool:
+    """Return whether the limit `name` is on a time, which other work on the machine can lengthen."""
+    return name.partition(".")[0] in _TIMED
+
+
 def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) -> Verdict:
-    """Broken only where the whole interval lies beyond the limit, kept only where none of it does."""
+    """Return BROKEN only if the whole interval exceeds the limit, KEPT only if no part of it does."""
     if estimate is None:
         return Verdict.NOT_MEASURED
     best, worst = estimate.low, estimate.high
@@ -93,7 +92,7 @@ def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) ->
 def rows(
     limits: Mapping[str, float], figures: Mapping[str, Estimate | None], *, of_board: Container[str] = ()
 ) -> tuple[Row, ...]:
-    """One row a limit, in the order of the limits; a figure that is missing was not measured."""
+    """Return one row a limit, in the order of the limits; a figure that is missing was not measured."""
     made = []
     for name, limit in limits.items():
         estimate = figures.get(name)
@@ -103,15 +102,15 @@ def rows(
 
 
 def _keeps(figure: float, limit: float, at_least: bool) -> bool:
-    """NaN keeps no limit."""
+    """Return whether a figure keeps a limit; NaN keeps none."""
     return figure >= limit if at_least else figure <= limit
 
 
 def plain(value: float) -> str:
-    """Every digit that was given: `5000000`, `0.05`."""
+    """Return every digit of a value as a budget file takes it: `5000000`, `0.05`."""
     return f"{value:.15g}"
 
 
 def rounded_up(value: float) -> str:
-    """Three digits, never less than the value, so that it keeps what is printed: `0.0515`, `5240000`."""
+    """Return three digits, rounded up so that the value keeps the printed limit: `0.0515`, `5240000`."""
     return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value):f}"

@@ -1,7 +1,4 @@
-"""`edgegpt bench FILE.onnx`.
-
-A bench as tables and sentences for people.
-"""
+"""`edgegpt bench FILE.onnx`, and a bench as tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import RenderableType
 
-from edgegpt.budget import threads_text, versions_text
 from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import (
     FileArgument,
@@ -24,7 +20,7 @@ from edgegpt.cli.output import (
 )
 from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError, needs
-from edgegpt.measure import INSIDE, quietness
+from edgegpt.measure import INSIDE, noise_sentence, threads_text, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.measure import Bench, Distribution
@@ -37,15 +33,15 @@ def bench(
     file: FileArgument,
     threads: ThreadsOption = 1,
     seconds: Annotated[
-        float, typer.Option(min=0.0, max=3600.0, help="Measuring time; a slow model takes what it needs.")
+        float, typer.Option(min=0.0, max=3600.0, help="Seconds to measure; a slow model takes longer.")
     ] = 10.0,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", parser=out_file, help="Draw a picture too: .png, .svg or .pdf."),
+        typer.Option(metavar="FILE.png", parser=out_file, help="Draw a plot too: .png, .svg or .pdf."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a file in fresh processes: first token, further tokens, load time, memory, bandwidth."""
+    """Measure a file in fresh processes: first token, decode step, load time, memory, bandwidth."""
     from edgegpt.measure import MeasureSpec, run_bench as measure
 
     if plot is not None:
@@ -57,13 +53,11 @@ def bench(
             file, MeasureSpec(threads=threads, seconds=seconds, bandwidth=True), on_progress=on_progress
         )
     if as_json:
-        from edgegpt.measure import bench_json
-
-        print_json(bench_json(result))
+        print_json(result.to_json())
     else:
         for part in bench_tables(result):
             stdout.print(part)
-    if plot is not None:  # last: a full disk then loses the picture and not the figures
+    if plot is not None:  # last: on a full disk the figures are printed anyway
         try:
             save_plot(result, plot)
         except OSError as e:
@@ -75,7 +69,7 @@ _COLUMNS = ("p50", "95 % of p50", "p90", "p99", "max", "p99/p50")
 
 
 def bench_tables(result: "Bench") -> Iterator[RenderableType]:
-    """Machine, times, bytes, process, what is inside, and whether the machine was quiet."""
+    """Return machine, times, bytes, process, definitions, and whether the machine was quiet."""
     yield _heading(result)
     yield table(
         "Time to first token, ms",
@@ -83,23 +77,22 @@ def bench_tables(result: "Bench") -> Iterator[RenderableType]:
         [[str(n), *_times(part), f"{1000 * n / part.mean:,.0f}"] for n, part in result.first_token.items()],
     )
     yield table(
-        "One further token, ms",
+        "Decode step, ms",
         ["in cache", *_COLUMNS, "tokens/s"],
         [[str(n), *_times(part), f"{1000 / part.mean:,.0f}"] for n, part in result.token.items()],
     )
     yield _bytes(result)
     yield from _cache_note(result)
     yield _process(result)
-    yield "What is inside:"
+    yield "Definitions:"
     for name, text in INSIDE.items():
         yield f"  {name.replace('_', ' ')}: {text}."
     if result.noise:
-        reasons = "; ".join(result.noise)
-        yield f"The machine {quietness(result.noise)}, so the times are upper bounds: {reasons}."
+        yield f"{noise_sentence(result.noise)}."
 
 
 def _heading(result: "Bench") -> str:
-    file, machine, threads = result.file, result.machine, result.plan.threads
+    file, machine, threads = result.file, result.machine, result.spec.threads
     rounds = sum(len(process.round_ms) for process in result.processes)
     facts = [
         machine.board,
@@ -135,14 +128,8 @@ def _times(part: "Distribution") -> list[str]:
 def _bytes(result: "Bench") -> RenderableType:
     memory, model = (part.bytes_per_second for part in result.bandwidth)
     return table(
-        "Bytes that one token reads",
-        [
-            "in cache",
-            "bytes",
-            "read at",
-            "of what memory gives",
-            "of what this size gives",
-        ],
+        "Bytes that one decode step reads",
+        ["in cache", "bytes", "read at", "of memory bandwidth", "of bandwidth at this size"],
         [
             [
                 str(n),
@@ -159,9 +146,9 @@ def _bytes(result: "Bench") -> RenderableType:
 def _cache_note(result: "Bench") -> Iterator[str]:
     memory, model = result.bandwidth
     note = (
-        f"Memory gives {_gigabytes(memory.bytes_per_second)}, read from a buffer of "
-        f"{megabytes(memory.buffer_bytes)}; one of the file's {megabytes(model.buffer_bytes)} gives "
-        f"{_gigabytes(model.bytes_per_second)}."
+        f"Memory bandwidth is {_gigabytes(memory.bytes_per_second)} for a buffer of "
+        f"{megabytes(memory.buffer_bytes)}, and {_gigabytes(model.bytes_per_second)} for one of "
+        f"{megabytes(model.buffer_bytes)}, as large as the file."
     )
     cache = result.machine.last_level_cache_bytes
     if cache is None:
@@ -175,7 +162,7 @@ def _cache_note(result: "Bench") -> Iterator[str]:
     if cache is not None and memory.buffer_bytes <= cache:
         note += " There was not enough free memory for a buffer larger than the last cache."
     if result.file.target == "portable":
-        note += " A portable file copies its whole cache at each token, which is not counted."
+        note += " A portable file copies its whole cache in each step, which is not counted."
     yield note + "\n"
 
 

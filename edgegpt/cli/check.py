@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.box import SIMPLE_HEAD
 
-from edgegpt.budget import HEADER, cells, doubt, remarks, sentence, threads_text, versions_text
+from edgegpt.budget import HEADER, cells, doubt, remarks, sentence
 from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError
+from edgegpt.measure import threads_text, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.budget import Check
@@ -21,18 +22,20 @@ def check(
     threads: Annotated[
         int | None, typer.Option(help="CPU threads of onnxruntime; the budget's if not given.")
     ] = None,
-    processes: Annotated[int, typer.Option(help="Fresh processes that measure, one after another.")] = 6,
+    processes: Annotated[
+        int, typer.Option(help="Number of fresh processes that measure, one after another.")
+    ] = 6,
     seconds: Annotated[
         float,
-        typer.Option(help="Of measuring times in each process; up to ten times as long for a p99's bound."),
+        typer.Option(help="Seconds to measure per process (up to 10x if a p99 limit needs more samples)."),
     ] = 2.5,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a file against the limits of a budget.
+    """Check a file against the limits of a budget.
 
-    A limit is broken only when the whole 95 % interval lies beyond it.
+    A limit is broken only if the whole 95 % interval exceeds it.
     """
-    from edgegpt.budget import Budget, check_file as run, check_json
+    from edgegpt.budget import Budget, check_file as run
 
     limits = Budget.from_yaml(budget)
     with steps() as on_step:
@@ -45,7 +48,7 @@ def check(
             on_step=on_step,
         )
     if as_json:
-        print_json(check_json(checked))
+        print_json(checked.to_json())
     else:
         _print(checked)
     if checked.broken:
@@ -58,14 +61,13 @@ def check(
 def _print(checked: "Check") -> None:
     budget, machine = checked.budget, checked.machine
     result = table(f"{checked.path} against {budget.name}", HEADER, [cells(row) for row in checked.rows])
-    result.box, result.pad_edge = SIMPLE_HEAD, False  # narrow, so that it fits into 80 columns
+    result.box, result.pad_edge = SIMPLE_HEAD, False  # fits into 80 columns
     result.columns[0].no_wrap = True  # a name that is folded cannot be searched for
     stdout.print(result)
     if checked.processes:
-        threads = threads_text(checked.threads)
-        versions = versions_text(machine.versions)
         stdout.print(
-            f"{checked.processes} processes, {threads}, on {machine.board or machine.cpu}; {versions}"
+            f"{checked.processes} processes, {threads_text(checked.threads)}, on "
+            f"{machine.board or machine.cpu}; {versions_text(machine.versions)}"
         )
     for remark in remarks(checked):
         stdout.print(remark)

@@ -1,10 +1,8 @@
-"""What the commands share for printing: tables for people, JSON for machines."""
+"""Printing for all commands: tables, and JSON."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
-from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +11,7 @@ from rich.table import Table
 
 
 class _Stdout(Console):
-    """Once its reader has gone it prints no more, but the command goes on to its verdict and exit code."""
+    """Standard output that is silent once its reader has gone; the command still ends with its exit code."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -24,26 +22,19 @@ class _Stdout(Console):
 stdout = _Stdout(highlight=False, markup=False)
 stderr = Console(stderr=True, highlight=False, markup=False)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-ThreadsOption = Annotated[int, typer.Option(help="CPU threads of onnxruntime.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ThreadsOption = Annotated[int, typer.Option(help="CPU threads for onnxruntime.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE.onnx", help="A file made by `edgegpt export`.")]
 
 
 def print_json(data: Any) -> None:
     """Print one JSON document; JSON has no NaN and no infinity, they become null."""
-    text = json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False)
+    from pydantic_core import to_json
+
     try:
-        print(text, flush=True)
+        print(to_json(data, indent=2, inf_nan_mode="null").decode(), flush=True)
     except BrokenPipeError:
         stdout.on_broken_pipe()
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not isfinite(data) else data
 
 
 def table(
@@ -54,7 +45,7 @@ def table(
     total: bool = False,
     numbers: bool = True,
 ) -> Table:
-    """A table whose first column is text and whose others are numbers; `total` sets off the last row."""
+    """Return a table of a text column and number columns; `total` separates the last row."""
     result = Table(title=title, title_justify="left", show_header=any(columns))
     for i, column in enumerate(columns):
         result.add_column(column, justify="right" if numbers and i else "left", overflow="fold")
@@ -64,5 +55,5 @@ def table(
 
 
 def megabytes(n: float) -> str:
-    """Bytes as people read them: kB or MB, powers of ten."""
+    """Return bytes as kB or MB, powers of ten."""
     return f"{n / 1e6:.2f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB"

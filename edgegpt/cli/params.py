@@ -13,10 +13,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from edgegpt.accounting import Account, account
-from edgegpt.budget import threads_text
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
+from edgegpt.measure import threads_text
 from edgegpt.prediction import Prediction, Predictor, Target, caveats
 from edgegpt.quantization import PRECISIONS
 

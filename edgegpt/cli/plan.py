@@ -13,12 +13,12 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 
-from edgegpt.budget import plain, threads_text
+from edgegpt.budget import plain
 from edgegpt.cli.options import check_out_file, out_file, schema_comment
 from edgegpt.cli.output import JsonOption, print_json, stderr, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError, needs
-from edgegpt.measure import quietness
+from edgegpt.measure import noise_remark, noise_sentence, threads_text
 from edgegpt.planner import TOKENS_PER_PARAMETER, PlanResult, describe
 from edgegpt.prediction import caveats
 
@@ -93,8 +93,7 @@ def plan(
     if proof.chosen is None:
         way_out = "profile this machine again, or raise the limit"
         if proof.noise:
-            doubt = f"{quietness(proof.noise)} while it measured ({'; '.join(proof.noise)})"
-            way_out = f"this machine {doubt}, so plan again when it is, or {way_out}"
+            way_out = f"plan again on a quiet machine, {way_out}{noise_remark(proof.noise)}"
         raise BudgetError(
             f"none of {len(proof.measured)} finalists keeps the budget {limits.name!r}, the nearest has "
             f"{proof.shortfall(planned.limits)}; {way_out}"
@@ -222,8 +221,7 @@ def _measured(planned: PlanResult, proof: "FinalistCheck") -> Iterator[Renderabl
         return
     yield _finalists_table(planned, proof.measured)
     if proof.noise:
-        reasons = "; ".join(proof.noise)
-        yield f"This machine {quietness(proof.noise)}, so its times are upper bounds: {reasons}."
+        yield f"{noise_sentence(proof.noise)}."
     if proof.slower:
         times = ", ".join(f"{name} {factor:.3g}" for name, factor in proof.slower.items())
         yield f"Searched once more, since the first finalists took more than was predicted, times {times}."

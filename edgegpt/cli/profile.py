@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.budget import threads_text
 from edgegpt.cli.options import check_out_file, out_file, schema_comment
 from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
 from edgegpt.cli.progress import steps
 from edgegpt.errors import MeasureError, needs
-from edgegpt.measure import quietness
+from edgegpt.measure import noise_sentence, threads_text
 
 if TYPE_CHECKING:
     from edgegpt.prediction import Target
@@ -82,5 +81,4 @@ def _print(target: "Target") -> None:
     if target.second_thread_us is not None:
         stdout.print(f"A sleeping second thread costs {target.second_thread_us:.0f} us to wake.")
     if target.noise:
-        reasons = "; ".join(target.noise)
-        stdout.print(f"This machine {quietness(target.noise)}, profile it when it is: {reasons}.")
+        stdout.print(f"{noise_sentence(target.noise, 'profile it again when it is')}.")

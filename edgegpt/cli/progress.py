@@ -1,7 +1,7 @@
-"""A bar or a line of words for what takes more than a second.
+"""A progress bar or status line for what takes more than a second.
 
-Nothing is redrawn but when there is something new to say: on a board with one core whoever draws takes the
-core of the process that is measured.
+It is redrawn only when there is something new: on a board with one core, drawing takes the core of the
+process that is measured.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _EVERY_SECONDS: Final = 1.0  # that a bar moves
 
 @contextmanager
 def steps(first: str = "starting") -> Iterator[Callable[[str], None]]:
-    """Call what it gives with what happens next, in a few words; nothing shows where nobody looks."""
+    """Yield a callback for status text, which is shown on a terminal only."""
     from rich.live import Live
 
     def line(step: str) -> Text:
@@ -30,7 +30,7 @@ def steps(first: str = "starting") -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def measuring(*, visible: bool) -> Iterator[Callable[[float], None]]:
-    """Call what it gives with the share that is done, from 0 to 1; nothing shows where nobody looks."""
+    """Yield a callback for the share that is done, from 0 to 1; the bar is shown on a terminal only."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (

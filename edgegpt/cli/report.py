@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.options import check_name, check_out_file, out_file
+from edgegpt.budget import doubt
+from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
-from edgegpt.measure import quietness
+from edgegpt.measure import noise_sentence
 
 if TYPE_CHECKING:
     from edgegpt.report import Report
@@ -45,9 +46,6 @@ def report(
     Exit code 1, after the page is written, where the file falls short of its proof or of the budget.
     """
     check_out_file("--out", out, (".html", ".htm"))
-    for option, given in (("--budget", budget), ("--target", target)):
-        if given is not None:
-            check_name(option, given)
     with needs("report"):
         from edgegpt.report import save_page
     from edgegpt.report import gather, report_json
@@ -73,13 +71,11 @@ def report(
     if made.unproved:
         raise VerificationError(f"{file} fell short: {'; '.join(made.unproved)}")
     if made.broken:
-        doubt = f" (this machine {quietness(made.noise)} while it measured)" if made.noise else ""
-        raise BudgetError(f"{file} falls short of the budget: {'; '.join(made.broken)}{doubt}")
+        remark = "" if made.checked is None else doubt(made.checked.broken, made.checked.noise)
+        raise BudgetError(f"{file} falls short of the budget: {'; '.join(made.broken)}{remark}")
 
 
 def _sentence(made: "Report") -> str:
     out = made.options.out
-    noise = f"\nThis machine {quietness(made.noise)}, so its times are upper bounds: {'; '.join(made.noise)}."
-    return f"{out}: {megabytes(out.stat().st_size)}, {'passed' if made.passed else 'fell short'}" + (
-        noise if made.noise else ""
-    )
+    noise = f"\n{noise_sentence(made.noise)}." if made.noise else ""
+    return f"{out}: {megabytes(out.stat().st_size)}, {'passed' if made.passed else 'fell short'}{noise}"

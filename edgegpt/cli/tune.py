@@ -8,7 +8,7 @@ import typer
 
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
 from edgegpt.cli.progress import measuring
-from edgegpt.measure import quietness
+from edgegpt.measure import noise_sentence, versions_text
 
 if TYPE_CHECKING:
     from edgegpt.autotune import Autotuned, PairedComparison, Ratio
@@ -18,20 +18,20 @@ def tune(
     file: FileArgument,
     allow_spinning: Annotated[
         bool,
-        typer.Option("--allow-spinning", help="Try threads too that keep their cores busy while they wait."),
+        typer.Option("--allow-spinning", help="Also try threads that keep their cores busy while they wait."),
     ] = False,
     seconds: Annotated[
         float,
         typer.Option(
-            min=0.0, max=600.0, help="Measuring time of each number of threads; a slow model takes more."
+            min=0.0, max=600.0, help="Seconds to measure each number of threads; a slow model takes longer."
         ),
     ] = 3.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Find out how a file runs best on this machine, and keep it where edgegpt.load looks.
+    """Find the fastest number of threads on this machine, and store it where edgegpt.load looks.
 
-    One thread that sleeps while it waits is the rule; more are taken only where they are faster by a
-    tenth beyond doubt, since a robot's other programs want the cores.
+    One thread that sleeps while it waits is the default; more are used only where they are faster by a tenth
+    with the whole 95 % interval, since a robot's other programs need the cores.
     """
     from edgegpt.autotune import autotune
 
@@ -44,29 +44,28 @@ def tune(
 
 
 def _print(result: "Autotuned") -> None:
-    from edgegpt.budget import versions_text
     from edgegpt.runtime import PREFILL_CHUNK
 
-    machine, first = result.machine, result.duels[0]
+    machine, first = result.machine, result.comparisons[0]
     cores = f"{machine.available_cores} of {machine.cores} cores"
     versions = versions_text(machine.versions)
     stdout.print(f"{result.path}: on {machine.board or machine.cpu}, {cores}; {versions}\n")
     ratio = "of one thread's time"
     stdout.print(
         table(
-            f"One further token, {first.cache_fill} in the cache",
+            f"Decode step, {first.cache_fill} tokens in the cache",
             ["", "p50, ms", ratio, "memory of the session"],
-            [[str(duel), *_time(duel.token), _memory(duel)] for duel in result.duels],
+            [[str(one), *_time(one.token), _memory(one)] for one in result.comparisons],
         )
     )
     stdout.print(
         table(
-            f"A prompt of {first.prompt_tokens} tokens; one thread reads it in pieces of {PREFILL_CHUNK}",
-            ["", "in pieces of", "p50, ms", ratio],
+            f"Time to first token, prompt of {first.prompt_tokens}; one thread in chunks of {PREFILL_CHUNK}",
+            ["", "prefill chunk", "p50, ms", ratio],
             [
-                [str(duel), str(chunk), *_time(part)]
-                for duel in result.duels
-                for chunk, part in duel.prompt.items()
+                [str(one), str(chunk), *_time(part)]
+                for one in result.comparisons
+                for chunk, part in one.prompt.items()
             ],
         )
     )
@@ -74,57 +73,51 @@ def _print(result: "Autotuned") -> None:
     for reason in result.choice.reasons:
         stdout.print(f"  {reason}.")
     if (extra := result.choice.second_session_bytes) != 0:
-        size = "memory that this system does not tell" if extra is None else megabytes(extra)
+        size = "memory that this system does not report" if extra is None else megabytes(extra)
         stdout.print(f"  The second session takes {size}.")
     stdout.print(
-        f"Kept in {result.kept}; edgegpt.load takes it from there where it is not told how many threads. "
+        f"Stored in {result.kept}; edgegpt.load uses it unless it is given a number of threads. "
         "Remove the file to go back to one thread.",
         soft_wrap=True,
     )
     if result.noise:
-        stdout.print(
-            f"The machine {quietness(result.noise)}, so that more threads may be worth more than they seem: "
-            f"{'; '.join(result.noise)}."
-        )
+        stdout.print(f"{noise_sentence(result.noise, 'more threads may be faster than measured')}.")
 
 
-def _time(relative: "Ratio") -> tuple[str, str]:
-    high = "?" if math.isinf(relative.high) else f"{relative.high:.2f}"
-    return f"{relative.ms:.3f}", f"{relative.share:.2f} ({relative.low:.2f}-{high})"
+def _time(ratio: "Ratio") -> tuple[str, str]:
+    high = "?" if math.isinf(ratio.high) else f"{ratio.high:.2f}"
+    return f"{ratio.ms:.3f}", f"{ratio.share:.2f} ({ratio.low:.2f}-{high})"
 
 
-def _memory(duel: "PairedComparison") -> str:
-    return "unknown" if duel.session_bytes is None else megabytes(duel.session_bytes)
+def _memory(one: "PairedComparison") -> str:
+    return "unknown" if one.session_bytes is None else megabytes(one.session_bytes)
 
 
 def _json(result: "Autotuned") -> dict[str, Any]:
+    """Return what was measured, for JSON; times are in milliseconds and as shares of one thread's."""
     from edgegpt.autotune import MARGIN
 
+    first, choice = result.comparisons[0], result.choice
     return {
         "path": result.path,
-        "machine": {**asdict(result.machine), "available_cores": result.machine.available_cores},
+        "machine": result.machine.to_json(),
         "margin": MARGIN,
-        "cache_fill": result.duels[0].cache_fill,
-        "prompt_tokens": result.duels[0].prompt_tokens,
+        "cache_fill": first.cache_fill,
+        "prompt_tokens": first.prompt_tokens,
         "measured": [
             {
-                "threads": duel.threads,
-                "spinning": duel.spinning,
-                "token": _relative(duel.token),
-                "prompt": [{"chunk": chunk, **_relative(part)} for chunk, part in duel.prompt.items()],
-                "session_bytes": duel.session_bytes,
-                "rounds": len(duel.round_ms),
+                "threads": one.threads,
+                "spinning": one.spinning,
+                "token": asdict(one.token),
+                "prompt": [{"chunk": chunk, **asdict(part)} for chunk, part in one.prompt.items()],
+                "session_bytes": one.session_bytes,
+                "rounds": len(one.round_ms),
             }
-            for duel in result.duels
+            for one in result.comparisons
         ],
-        "tuning": asdict(result.choice.tuning),
-        "reasons": list(result.choice.reasons),
-        "second_session_bytes": result.choice.second_session_bytes,
+        "tuning": asdict(choice.tuning),
+        "reasons": list(choice.reasons),
+        "second_session_bytes": choice.second_session_bytes,
         "kept": str(result.kept),
         "noise": list(result.noise),
     }
-
-
-def _relative(relative: "Ratio") -> dict[str, float | None]:
-    """Milliseconds, and shares of one thread's time; a missing upper bound is None."""
-    return {**relative.model_dump(), "high": None if math.isinf(relative.high) else relative.high}

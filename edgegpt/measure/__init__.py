@@ -13,12 +13,7 @@ if TYPE_CHECKING:
         beyond_cache_bytes as beyond_cache_bytes,
         read_bandwidth as read_bandwidth,
     )
-    from edgegpt.measure.bench import (
-        INSIDE as INSIDE,
-        Bench as Bench,
-        bench_json as bench_json,
-        run_bench as run_bench,
-    )
+    from edgegpt.measure.bench import INSIDE as INSIDE, Bench as Bench, run_bench as run_bench
     from edgegpt.measure.distribution import (
         P99_SAMPLES as P99_SAMPLES,
         Distribution as Distribution,
@@ -26,14 +21,16 @@ if TYPE_CHECKING:
     )
     from edgegpt.measure.machine import (
         Machine as Machine,
-        available_memory_bytes as available_memory_bytes,
         this_machine as this_machine,
+        threads_text as threads_text,
+        versions_text as versions_text,
     )
     from edgegpt.measure.noise import (
         DISTURBED_PERCENT as DISTURBED_PERCENT,
         load_noise as load_noise,
         measured_noise as measured_noise,
-        quietness as quietness,
+        noise_remark as noise_remark,
+        noise_sentence as noise_sentence,
     )
     from edgegpt.measure.plot import (
         draw_first_token as draw_first_token,
@@ -58,20 +55,25 @@ if TYPE_CHECKING:
         random_ids as random_ids,
         token_ms as token_ms,
     )
-    from edgegpt.measure.worker import OnStep as OnStep, Progress as Progress, run_job as run_job
+    from edgegpt.measure.worker import (
+        OnStep as OnStep,
+        Progress as Progress,
+        end_with_parent as end_with_parent,
+        run_job as run_job,
+    )
 
 __getattr__ = lazy_names(
     __name__,
     {
         "bandwidth": "beyond_cache_bytes read_bandwidth",
-        "bench": "Bench INSIDE bench_json run_bench",
+        "bench": "Bench INSIDE run_bench",
         "distribution": "Distribution Interval P99_SAMPLES",
-        "machine": "Machine available_memory_bytes this_machine",
-        "noise": "DISTURBED_PERCENT load_noise measured_noise quietness",
+        "machine": "Machine this_machine threads_text versions_text",
+        "noise": "DISTURBED_PERCENT load_noise measured_noise noise_remark noise_sentence",
         "plot": "draw_first_token draw_tail draw_token save_plot",
         "process": "check_threads measure_process run_child",
         "spec": "BURST MOST_TIMES MeasureSpec ProcessResult STEADY_REQUESTS",
         "timing": "first_token_ms random_ids token_ms",
-        "worker": "OnStep Progress run_job",
+        "worker": "OnStep Progress end_with_parent run_job",
     },
 )

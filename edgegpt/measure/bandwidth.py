@@ -1,4 +1,4 @@
-"""How fast this machine reads memory."""
+"""Measure how fast this machine reads memory."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -8,31 +8,30 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.measure.machine import available_memory_bytes, last_level_cache_bytes
+from edgegpt.measure.machine import last_level_cache_bytes
 from edgegpt.measure.spec import Bandwidth
+from edgegpt.system import available_memory_bytes
 
 _SECONDS: Final = 0.3
 _MIN_PASSES: Final = 5
-_PASS_BYTES: Final = (
-    16 * 1000 * 1000
-)  # a smaller buffer is read several times, or starting threads would count
+_PASS_BYTES: Final = 16_000_000  # a smaller buffer is read several times, or starting threads would count
 _CALLS: Final = 1000
-_LEAST_SHARE: Final = 0.1  # of a pass that is reading for sure
+_LEAST_SHARE: Final = 0.1  # of a pass that is taken to be reading at least
 _BEYOND_CACHE: Final = 2  # times the last cache
-_SMALLEST: Final = 256 * 1000 * 1000  # where the system does not tell the size of its caches
+_SMALLEST: Final = 256_000_000  # bytes; also where the size of the caches is unknown
 _SHARE_OF_MEMORY: Final = 4  # at most a fourth of what is free
 
 
 def read_bandwidth(n_bytes: int, threads: int = 1, seconds: float = _SECONDS) -> Bandwidth:
-    """Read a buffer of about n_bytes over and over with numpy's maximum, which vectorises and only reads.
+    """Read a buffer of about n_bytes repeatedly with numpy's maximum, which vectorises and only reads.
 
-    The fastest pass counts, as in STREAM (McCalpin 1995): noise only ever adds time. What numpy takes to
-    read a single word is no reading, and is subtracted; of a buffer below a megabyte it is most of the time.
+    The fastest pass counts, as in STREAM (McCalpin 1995): noise only ever adds time. The cost of numpy's call
+    itself is subtracted; for a buffer below a megabyte it is most of the time.
 
     Args:
         n_bytes: size of the buffer, split evenly among the threads.
-        threads: that read at the same time.
-        seconds: how long to go on.
+        threads: number of threads that read at the same time.
+        seconds: duration; at least some passes are made.
     """
     words = max(1, n_bytes // 8 // threads)
     parts = [np.ones(words, np.uint64) for _ in range(threads)]
@@ -54,7 +53,7 @@ def read_bandwidth(n_bytes: int, threads: int = 1, seconds: float = _SECONDS) ->
 
 
 def _call_seconds() -> float:
-    """What numpy takes around the reading, the fastest of some."""
+    """Return the cost of numpy's call around the reading: the fastest of some on a single word."""
     word, best = np.ones(1, np.uint64), math.inf
     for _ in range(_CALLS):
         start = perf_counter()
@@ -64,7 +63,7 @@ def _call_seconds() -> float:
 
 
 def beyond_cache_bytes() -> int:
-    """A buffer that no cache holds: twice the last one, if a fourth of the free memory allows."""
+    """Return the size of a buffer that no cache holds: twice the last, at most a fourth of free memory."""
     wanted = max(_SMALLEST, _BEYOND_CACHE * (last_level_cache_bytes() or 0))
     free = available_memory_bytes()
     return wanted if free is None else min(wanted, free // _SHARE_OF_MEMORY)

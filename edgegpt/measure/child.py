@@ -1,13 +1,12 @@
 """The process that measures one file; started by edgegpt.measure.process.
 
-It does what a robot's process does, in the same order, so that its load time and memory are the
-model's.
+It does what a robot's process does, in the same order, so that load time and memory are the model's.
 """
 
 import time
 
 started = time.perf_counter()
-try:  # as edgegpt.measure.waiting reads it, which is not imported yet
+try:  # as edgegpt.system.waited_seconds reads it, which is not imported yet
     with open("/proc/self/schedstat", encoding="ascii") as schedstat:  # noqa: PTH123
         waited_before = int(schedstat.read().split()[1]) / 1e9
 except (OSError, ValueError, IndexError):
@@ -28,32 +27,26 @@ import numpy as np  # noqa: E402
 from edgegpt.errors import MeasureError, PromptError  # noqa: E402
 from edgegpt.measure.distribution import Distribution  # noqa: E402
 from edgegpt.measure.leak import growth  # noqa: E402
-from edgegpt.measure.spec import (  # noqa: E402
-    Bandwidth,
-    MeasureSpec,
-    ProcessResult,
-    result_to_json,
-    spec_from_json,
-)
+from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult, spec_from_json  # noqa: E402
 from edgegpt.measure.timing import MS, Rounds  # noqa: E402
 from edgegpt.measure.worker import Progress, run_job  # noqa: E402
 from edgegpt.runtime import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
-_PARTS = 50  # samples of what is measured beside the engine
+_PARTS = 50  # samples of what is measured outside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 
-def work(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """The job of edgegpt.measure.process.measure_process."""
-    return result_to_json(measure(job["path"], spec_from_json(job["plan"]), progress))
+def work(job: dict[str, Any], progress: Progress) -> ProcessResult:
+    """Do the job of edgegpt.measure.process.measure_process."""
+    return measure(job["path"], spec_from_json(job["spec"]), progress)
 
 
-def measure(path: str, plan: MeasureSpec, progress: Progress) -> ProcessResult:
-    """All that the plan asks for; memory is looked at before anything that a robot's process never does."""
+def measure(path: str, spec: MeasureSpec, progress: Progress) -> ProcessResult:
+    """Measure what the spec asks for; memory is read before anything that a robot's process never does."""
     after_import = memory()
     start = time.perf_counter()
-    model = edgegpt.load(path, threads=plan.threads, capacity=plan.capacity)
+    model = edgegpt.load(path, threads=spec.threads, capacity=spec.capacity)
     load_seconds = time.perf_counter() - start + (imported - started)
     waited = waited_seconds()
     load_waited = None if waited is None else min(load_seconds, max(0.0, waited - waited_before))
@@ -67,15 +60,15 @@ def measure(path: str, plan: MeasureSpec, progress: Progress) -> ProcessResult:
             f"a context of {capacity} tokens is too short to measure; it has no room for 'go' and an answer"
         ) from e
     first_reply_seconds = time.perf_counter() - start
-    idle = _idle_cpu_percent(plan.idle_seconds) if plan.idle_seconds else None
-    rounds = Rounds(model.engine, plan)
+    idle = _idle_cpu_percent(spec.idle_seconds) if spec.idle_seconds else None
+    rounds = Rounds(model.engine, spec)
     rounds.run(progress)
     waited_percent = rounds.waited_percent
     if not rounds.medians and load_waited is not None:
         waited_percent = 100 * load_waited / load_seconds
     after_work, peak = memory(), peak_rss_bytes()
-    grown = growth(model.engine, plan.requests, plan.seed) if plan.requests else None
-    tokenise, tokenise_tokens = _tokenise(model) if plan.apart else (None, 0)
+    grown = growth(model.engine, spec.requests, spec.seed) if spec.requests else None
+    tokenise, tokenise_tokens = _tokenise(model) if spec.apart else (None, 0)
     return ProcessResult(
         import_ms=MS * (imported - started),
         load_ms=MS * load_seconds,
@@ -91,13 +84,13 @@ def measure(path: str, plan: MeasureSpec, progress: Progress) -> ProcessResult:
         token={n: Distribution(tuple(samples)) for n, samples in rounds.token.items()},
         tokenise=tokenise,
         tokenise_tokens=tokenise_tokens,
-        draw=_draw(model.engine) if plan.apart else None,
+        draw=_draw(model.engine) if spec.apart else None,
         round_ms=tuple(rounds.medians),
         seconds=rounds.seconds,
         waited_percent=waited_percent,
         rss_slope_kb_per_1000=None if grown is None else grown.kb_per_1000,
         watched_requests=0 if grown is None else grown.requests,
-        bandwidth=_bandwidth(path, plan.threads) if plan.bandwidth else (),
+        bandwidth=_bandwidth(path, spec.threads) if spec.bandwidth else (),
     )
 
 
@@ -108,7 +101,7 @@ def _idle_cpu_percent(seconds: float) -> float:
 
 
 def _tokenise(model: edgegpt.TextGenerator) -> tuple[Distribution, int]:
-    """A text that has about 32 tokens, as far as the context allows."""
+    """Time a text of about 32 tokens, or as many as the context allows; return its length too."""
     tokenizer, text = model.tokenizer, "go"
     most = min(32, model.engine.capacity - 1)
     while len(tokenizer.encode_prompt(longer := f"{text} forward two metres")) <= most:

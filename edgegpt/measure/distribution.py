@@ -1,4 +1,4 @@
-"""Samples of one time, their percentiles, and how sure those are."""
+"""Samples of one time, their percentiles, and confidence intervals of those."""
 
 import math
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from edgegpt.errors import MeasureError
 from edgegpt.runtime import percentile
 
 CONFIDENCE: Final = 0.95
-P99_SAMPLES: Final = 368  # from which on a p99 has an upper bound: 0.99^368 is below half of what is left
+P99_SAMPLES: Final = 368  # least samples for an upper bound of a p99: 0.99^368 < (1 - CONFIDENCE) / 2
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a percentile of the true distribution lies, with the probability CONFIDENCE.
+    """A confidence interval of a percentile, which holds the true one with probability CONFIDENCE.
 
     Attributes:
         low: milliseconds; 0 where there are too few samples for a bound.
@@ -31,10 +31,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Milliseconds, in the order in which they were measured; raises MeasureError when there are none.
+    """Samples in milliseconds, in the order of measuring; raises MeasureError when there are none.
 
-    A percentile q is the smallest sample that at least the share q does not exceed, so it is always a
-    time that was really measured.
+    The percentile q is the smallest sample that at least the share q of samples does not exceed, so it is
+    always an observed sample.
     """
 
     samples: tuple[float, ...]
@@ -45,7 +45,7 @@ class Distribution:
 
     @classmethod
     def joined(cls, parts: Iterable["Distribution"]) -> "Distribution":
-        """The samples of all parts as one distribution."""
+        """Return the samples of all parts as one distribution."""
         return cls(tuple(sample for part in parts for sample in part.samples))
 
     @property
@@ -60,12 +60,12 @@ class Distribution:
 
     @property
     def p90(self) -> float:
-        """Nine of ten are not above."""
+        """The 90th percentile."""
         return self.percentile(0.90)
 
     @property
     def p99(self) -> float:
-        """99 of a hundred are not above; with fewer samples than a hundred it is the largest."""
+        """The 99th percentile; the largest of fewer than a hundred samples."""
         return self.percentile(0.99)
 
     @property
@@ -80,22 +80,22 @@ class Distribution:
 
     @property
     def jitter(self) -> float:
-        """p99 / p50: how much longer the slow ones take than the usual one."""
+        """p99 / p50."""
         return self.p99 / self.p50 if self.p50 else math.inf
 
     def percentile(self, q: float) -> float:
-        """The percentile q, from 0 to 1."""
+        """Return the percentile q, from 0 to 1."""
         return percentile(self._ordered, q)
 
     def interval(self, q: float) -> Interval:
-        """The confidence interval of the percentile q, from order statistics.
+        """Return the confidence interval of the percentile q, from order statistics.
 
-        It assumes nothing of the distribution but that samples are independent: how many of n samples
-        lie below the true percentile is binomial (n, q), so the l-th and the u-th smallest enclose it
-        with a probability that can be counted (Conover, Practical Nonparametric Statistics, 3rd ed.
-        1999, section 3.2; David and Nagaraja, Order Statistics, 3rd ed. 2003, section 7.1). Steps of
-        one burst follow each other and are not quite independent: a neighbour that slows a whole
-        burst makes the interval narrower than it should be, which is why noise is told apart.
+        It assumes only that samples are independent: the number of n samples below the true percentile is
+        binomial (n, q), so the l-th and the u-th smallest enclose it with a probability that can be
+        computed (Conover, Practical Nonparametric Statistics, 3rd ed. 1999, section 3.2; David and
+        Nagaraja, Order Statistics, 3rd ed. 2003, section 7.1). Steps of one burst are not quite
+        independent: other work that slows a whole burst makes the interval too narrow, which is why noise
+        is reported separately (edgegpt.measure.noise).
         """
         lower, upper = _ranks(self.n, q)
         ordered = self._ordered
@@ -105,7 +105,7 @@ class Distribution:
         )
 
     def summary(self) -> dict[str, Any]:
-        """For JSON: percentiles in milliseconds with their intervals; a missing upper bound is None."""
+        """Return percentiles in milliseconds with their intervals for JSON; a missing upper bound is None."""
         result: dict[str, Any] = {
             "samples": self.n,
             "mean": self.mean,
@@ -127,7 +127,7 @@ class Distribution:
 
 
 def _ranks(n: int, q: float) -> tuple[int, int]:
-    """Ranks l and u, from 1, with P(l <= number of samples below < u) >= CONFIDENCE.
+    """Return the ranks l and u, from 1, with P(l <= number of samples below < u) >= CONFIDENCE.
 
     l is 0 or u is n + 1 where no sample is far enough out.
     """
@@ -141,7 +141,7 @@ def _ranks(n: int, q: float) -> tuple[int, int]:
 
 
 def _binomial(n: int, q: float) -> NDArray[np.float64]:
-    """(n + 1,): the probability of each count, by logarithms, since n! has thousands of digits."""
+    """Return the probability of each count from 0 to n, by logarithms, since n! has thousands of digits."""
     k = np.arange(n + 1, dtype=np.float64)
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
     choose = log_factorial[n] - log_factorial - log_factorial[::-1]

@@ -1,4 +1,4 @@
-"""How the memory of this process grows from request to request."""
+"""Measure how the memory of this process grows from request to request."""
 
 from dataclasses import dataclass
 from random import Random
@@ -14,17 +14,17 @@ from edgegpt.system import memory
 
 _LONGEST_PROMPT: Final = 64
 _LONGEST_ANSWER: Final = 4
-_MOMENTS: Final = 50  # at which memory is looked at
+_MOMENTS: Final = 50  # at which memory is read
 _SECONDS: Final = 30.0  # of warm-up, at most
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What became of the memory.
+    """Growth of memory over many requests.
 
     Attributes:
-        kb_per_1000: of private memory in 1000 requests, 10^3 bytes.
-        requests: that were watched, after about as many to warm up.
+        kb_per_1000: growth of private memory in 1000 requests, in 10^3 bytes.
+        requests: number of requests it was measured over, after about as many to warm up.
     """
 
     kb_per_1000: float
@@ -32,21 +32,21 @@ class Growth:
 
 
 def growth(engine: Engine, requests: int, seed: int) -> Growth | None:
-    """Watch so many requests after as many to warm up, or as many as a slow model answers in half a minute.
+    """Measure memory growth over `requests` requests after as many to warm up.
 
-    Memory is made by calls and by the lengths of prompts, hardly by one more step of an answer. So answers
-    are short, and so are most prompts, which lets allocators and pools see every length soon. Only private
-    pages count; mapped ones come and go with the system. The slope is the usual one between every two
-    moments (after Theil 1950 and Sen 1968): a single jump of an allocator leaves it alone, what goes on does
-    not.
+    The warm-up of a slow model ends after half a minute, and as many requests are measured. Memory is
+    allocated by calls and by prompt lengths, hardly by one more decode step. So answers are short, and so are
+    most prompts, which lets allocators and pools meet every length soon. Only private pages count; mapped
+    ones come and go with the system. The slope is a robust one over every two moments (after Theil 1950 and
+    Sen 1968): a single jump of an allocator does not change it, continued growth does.
 
     Args:
         engine: what answers; each request has a cache of its own.
-        requests: at least 1; some 50 are watched always.
+        requests: at least 1; at least some 50 are measured.
         seed: of prompts and lengths.
 
     Returns:
-        None where the system does not tell the memory of a process.
+        None where the system does not report the memory of a process.
     """
     rng, ids = Random(seed), random_ids(engine, engine.capacity)
     longest = max(1, min(_LONGEST_PROMPT, engine.capacity - _LONGEST_ANSWER))
@@ -75,11 +75,11 @@ def growth(engine: Engine, requests: int, seed: int) -> Growth | None:
 
 
 def steady_slope(values: NDArray[np.float64]) -> float:
-    """Of values (n,) at even distances, what a step adds as a rule: 0 where all growth is one single jump.
+    """Return the typical growth of one step of evenly spaced values (n,): 0 where all growth is one jump.
 
-    A jump lies between up to 51 % of all pairs, so the slope that 45 % of them do not exceed is taken and
-    not their median. The deepest fall, as of a pool that is given back, would hide what grows on both sides
-    of it; it counts as a step like the others.
+    A jump separates up to 51 % of all pairs, so the 45th percentile of the slopes is taken and not the
+    median. The deepest fall, such as a pool that is freed, would hide growth before and after it; it is
+    replaced by the median step.
     """
     steps = np.diff(values)
     steps[steps.argmin()] = np.median(steps)

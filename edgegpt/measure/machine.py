@@ -2,17 +2,17 @@
 
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from edgegpt.system import (
     allowed_cpus,
     available_cores,
-    available_memory_bytes as available_memory_bytes,
-    cgroup_quota as cgroup_quota,
+    cgroup_quota,
     cpu_name,
     meminfo_bytes,
     system_text,
@@ -24,7 +24,7 @@ _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 @dataclass(frozen=True)
 class Machine:
-    """Facts that a published figure names. What the system does not tell is None.
+    """The facts that a published figure names. What the system does not report is None.
 
     Attributes:
         cpu: the processor's name; arm64 has its maker's and part's numbers instead.
@@ -59,9 +59,23 @@ class Machine:
         """Threads that can run at the same time; a quota of 1.5 cores lets two run, in turns."""
         return available_cores(self.affinity, self.quota)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts by name, `available_cores` among them."""
+        return {**asdict(self), "available_cores": self.available_cores}
+
+
+def threads_text(n: int) -> str:
+    """Return `1 thread` or `2 threads`."""
+    return "1 thread" if n == 1 else f"{n} threads"
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return `python 3.11.7, onnxruntime 1.32.0`."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
 
 def this_machine() -> Machine:
-    """This machine now."""
+    """Return the facts of this machine, its load as of now."""
     return Machine(
         cpu=cpu_name(),
         board=system_text(Path("/proc/device-tree/model")),
@@ -79,7 +93,7 @@ def this_machine() -> Machine:
 
 
 def load_average() -> float | None:
-    """Of the last minute; None where the system has none."""
+    """Return the load average of the last minute; None where the system has none."""
     try:
         return os.getloadavg()[0]
     except (OSError, AttributeError):  # AttributeError: Windows
@@ -87,13 +101,13 @@ def load_average() -> float | None:
 
 
 def last_level_cache_bytes() -> int | None:
-    """Size of the first core's largest cache, which other cores may share; None where it is unknown."""
+    """Return the size of the first core's largest cache, which other cores may share; None if unknown."""
     sizes = [_size(system_text(path)) for path in _CPU0.glob("cache/index*/size")]
     return max((size for size in sizes if size is not None), default=None)
 
 
 def _size(text: str | None) -> int | None:
-    """`2048K` in bytes."""
+    """Return a size such as `2048K` in bytes."""
     if text and text[:-1].isdecimal() and text[-1] in _UNITS:
         return int(text[:-1]) * _UNITS[text[-1]]
     return None
@@ -105,8 +119,8 @@ def _package_versions() -> dict[str, str]:
 
 def _package_version(name: str) -> str:
     try:
-        return version(name)
+        return version("edgegpt-robot" if name == "edgegpt" else name)
     except PackageNotFoundError:
-        if name == "edgegpt":  # run from a folder that is not installed
+        if name == "edgegpt":  # run from its source without being installed
             return "unknown"
         return str(import_module(name).__version__)  # a wheel of another name, such as onnxruntime-gpu

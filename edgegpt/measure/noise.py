@@ -1,4 +1,20 @@
-"""Whether a machine was quiet while it measured."""
+"""Whether other work disturbed a measurement, and when that is worth saying.
+
+Other work only ever lengthens a time. So a reason for doubt is recorded only where it can change what a
+reader concludes, and every command that finds one recorded says it in the same sentence:
+
+- A limit (`check`, the pytest plugin, `plan`): where a limit on a time is broken or within noise. A limit
+  that was kept on a busy machine is kept on a quiet one. There each wait above DISTURBED_PERCENT counts,
+  since from then on slow samples no longer break a limit (edgegpt.budget.estimates).
+- A figure (`bench`, `report`, `tune`, `profile`): where lost time can move a median or a p99 out of its
+  interval. A wait lasts about as long as four decode steps of a small model, so only waits of more than
+  FIGURE_PERCENT of the measured time hit more than the one sample in a hundred that a p99 rests on, or
+  move a median by more than processes differ. A load is measured once a process and differs more:
+  LOAD_PERCENT. A median that differs by more than _SPREAD between rounds has moved already.
+- The load average alone proves nothing: the other work may run on other cores, or be over. It is a reason
+  only next to a wait, or where waits are not fully known: on a system that does not count them, and with
+  several threads, as only the first thread's are counted.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -6,56 +22,81 @@ from typing import Final, Protocol
 from edgegpt.measure.machine import Machine
 from edgegpt.runtime import percentile
 
-# Share of its time that a process was ready to run while other work had its core, from which on its slow
-# samples are the machine's: a wait is as long as ten tokens of a small model.
-DISTURBED_PERCENT: Final = 2.0
+DISTURBED_PERCENT: Final = 2.0  # of a process's time, waited; from then on its slow samples are the machine's
+FIGURE_PERCENT: Final = 5.0
+LOAD_PERCENT: Final = 10.0
 _SPREAD: Final = 1.15  # of the rounds' medians, which on a quiet core differ by a few percent
-_IDLE_LOAD: Final = 0.3  # what a machine shows that does nothing in particular
-_UNTOLD: Final = "this system does not tell whether other work had the measuring process's core"
+_IDLE_LOAD: Final = 0.3  # load average of an idle machine
+_UNKNOWN: Final = "this system does not count how long other work had the measuring process's core"
 
 
 class Measured(Protocol):
-    """What a process tells of its own peace, as ProcessFigures do."""
+    """Scheduling statistics of one process, as in ProcessResult."""
 
     @property
     def waited_percent(self) -> float | None:
-        """Share of the time in which it was ready to run but did not; None where it is not known."""
+        """Share of its time in which it was ready to run but did not; None where it is not known."""
 
     @property
     def round_ms(self) -> tuple[float, ...]:
-        """The same thing's median time in each round."""
+        """The median time of the same work in each round."""
 
 
 class Loaded(Protocol):
-    """What a process tells of its load, as ProcessFigures do."""
+    """Scheduling statistics of one load, as in ProcessResult."""
 
     @property
     def load_ms(self) -> float:
-        """What it took."""
+        """Load time in milliseconds."""
 
     @property
     def load_waited_ms(self) -> float | None:
-        """What of it was other work's; None where it is not known."""
+        """The part of it in which other work had the core; None where it is not known."""
 
 
-def measured_noise(processes: Sequence[Measured], before: Machine, threads: int) -> tuple[str, ...]:
-    """Why the times are not to be trusted, one sentence each; empty on a quiet machine.
+def measured_noise(
+    processes: Sequence[Measured], before: Machine, threads: int, *, least_percent: float = FIGURE_PERCENT
+) -> tuple[str, ...]:
+    """Return the reasons to doubt the times, one clause each; empty where they can be trusted.
 
     Args:
         processes: what was measured.
-        before: the machine before the first of them started, so that the load is not theirs.
-        threads: that they used.
+        before: the machine before the first of them started, so that its load is not theirs.
+        threads: that each of them used.
+        least_percent: share of its time above which what a process waited counts.
     """
-    return tuple(
-        sentence
-        for sentence in (_load(before, threads), _waited(processes), _spread(processes))
-        if sentence is not None
-    )
+    waited = _waited(processes, least_percent)
+    load = _load(before, threads) if waited or threads > 1 else None
+    return tuple(reason for reason in (load, waited, _spread(processes)) if reason)
 
 
-def quietness(noise: Iterable[str]) -> str:
-    """What stands after `This machine` and before the reasons, of which one alone is that nobody can know."""
-    return "may not have been quiet" if set(noise) == {_UNTOLD} else "was not quiet"
+def load_noise(processes: Sequence[Loaded], *, least_percent: float = LOAD_PERCENT) -> tuple[str, ...]:
+    """Return the reason to doubt load times, if processes waited for more than `least_percent` of them."""
+    waited = sum(p.load_waited_ms or 0.0 for p in processes)
+    percent = min(100.0, 100 * waited / max(sum(p.load_ms for p in processes), 1e-9))
+    if percent <= least_percent:
+        return ()
+    return (f"while files were loaded, other work had the process's core {percent:.0f} % of the time",)
+
+
+def noise_sentence(noise: Iterable[str], effect: str = "its times are upper bounds") -> str:
+    """Return the sentence for a noisy machine, without a full stop; "" where `noise` is empty.
+
+    Args:
+        noise: the reasons, as `measured_noise` and `load_noise` give them.
+        effect: what follows for the reader.
+    """
+    reasons = "; ".join(noise)
+    return f"This machine {_state(noise)}, so {effect}: {reasons}" if reasons else ""
+
+
+def noise_remark(noise: Iterable[str]) -> str:
+    """Return what is appended to a sentence about times, " (this machine ...)"; "" where `noise` is empty."""
+    return f" (this machine {_state(noise)} while it measured)" if noise else ""
+
+
+def _state(noise: Iterable[str]) -> str:
+    return "may not have been quiet" if set(noise) == {_UNKNOWN} else "was not quiet"
 
 
 def _load(before: Machine, threads: int) -> str | None:
@@ -67,20 +108,11 @@ def _load(before: Machine, threads: int) -> str | None:
     )
 
 
-def load_noise(processes: Sequence[Loaded]) -> tuple[str, ...]:
-    """Why load times are not to be trusted, in a sentence; empty on a quiet machine."""
-    waited = sum(p.load_waited_ms or 0.0 for p in processes)
-    percent = min(100.0, 100 * waited / max(sum(p.load_ms for p in processes), 1e-9))
-    if percent <= DISTURBED_PERCENT:
-        return ()
-    return (f"while files were loaded other work had the process's core {percent:.0f} % of the time",)
-
-
-def _waited(processes: Sequence[Measured]) -> str | None:
+def _waited(processes: Sequence[Measured], least_percent: float) -> str | None:
     if any(p.waited_percent is None for p in processes):
-        return _UNTOLD
+        return _UNKNOWN
     waited = max((p.waited_percent or 0.0 for p in processes), default=0.0)
-    if waited <= DISTURBED_PERCENT:
+    if waited <= least_percent:
         return None
     return (
         "the measuring process was ready to run but other work or another virtual machine had its core "
@@ -93,4 +125,4 @@ def _spread(processes: Sequence[Measured]) -> str | None:
     low, high = percentile(medians, 0.1), percentile(medians, 0.9)
     if high <= _SPREAD * low:
         return None
-    return f"the median time wandered between {low:.3f} and {high:.3f} ms from round to round"
+    return f"the median time varied between {low:.3f} and {high:.3f} ms from round to round"

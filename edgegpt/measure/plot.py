@@ -1,4 +1,4 @@
-"""A picture of a bench: three panels one above the other, to be read on a phone."""
+"""A plot of a bench: three panels one above the other, readable on a phone."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -12,8 +12,10 @@ from matplotlib.ticker import NullLocator
 from edgegpt.files import atomic_write
 from edgegpt.measure.bench import Bench
 from edgegpt.measure.distribution import Distribution
+from edgegpt.measure.machine import threads_text
+from edgegpt.measure.noise import noise_remark
 
-# Okabe and Ito 2008: told apart by the colour-blind too, and by brightness on paper.
+# Okabe and Ito 2008: distinct for colour-blind readers too, and by brightness on paper.
 _STYLES: Final = {
     "p50": ("o-", "#0072B2"),
     "p90": ("^-", "#009E73"),
@@ -21,32 +23,32 @@ _STYLES: Final = {
     "max": ("x:", "#CC79A7"),
 }
 _FILLS: Final = ("#56B4E9", "#E69F00", "#000000")
-# Steps of a logarithmic axis, and finer ones where the times lie close together.
+# Steps of a logarithmic axis, and finer ones for times that are close together.
 _STEPS: Final = ((1, 2, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8))
 
 
 def save_plot(result: Bench, path: Path) -> None:
-    """Write the picture, in the format of the suffix: .png, .svg or .pdf; raises OSError."""
+    """Write the plot, in the format of the suffix: .png, .svg or .pdf; raises OSError."""
     figure = draw(result)
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=160)
 
 
 def draw(result: Bench) -> Figure:
-    """The picture as a matplotlib figure."""
+    """Return the plot as a matplotlib figure."""
     figure = Figure(figsize=(6.4, 10.4), layout="constrained")
     first, token, tail = figure.subplots(3, 1)
     figure.suptitle(_title(result), fontsize=10, linespacing=1.4)
     draw_first_token(first, result.first_token)
     draw_token(token, result.token)
     draw_tail(tail, result.token)
-    for axes, title in ((first, "Time to first token"), (token, "One further token"), (tail, "Slow tokens")):
+    for axes, title in ((first, "Time to first token"), (token, "Decode step"), (tail, "Slow decode steps")):
         axes.set_title(title, loc="left")
     return figure
 
 
 def draw_first_token(axes: Axes, first: dict[int, Distribution]) -> None:
-    """Time to first token by prompt length, without a title."""
+    """Draw the time to first token by prompt length, without a title."""
     _lines(axes, first, ("p50", "p99"))
     axes.set_xscale("log", base=2)
     _ticks(axes, sorted(first))
@@ -55,7 +57,7 @@ def draw_first_token(axes: Axes, first: dict[int, Distribution]) -> None:
 
 
 def draw_token(axes: Axes, token: dict[int, Distribution]) -> None:
-    """Time of one further token by tokens in the cache, without a title."""
+    """Draw the time of a decode step by tokens in the cache, without a title."""
     _lines(axes, token, ("p50", "p90", "p99", "max"))
     _ticks(axes, sorted(token))
     axes.set_xlabel("tokens in the cache")
@@ -63,12 +65,11 @@ def draw_token(axes: Axes, token: dict[int, Distribution]) -> None:
 
 
 def draw_tail(axes: Axes, token: dict[int, Distribution]) -> None:
-    """Percentiles from the usual to the slowest, without a title: an even step is ten times as rare."""
+    """Draw the percentiles up to the slowest step, without a title; each tick is ten times as rare."""
     for i, n in enumerate(sorted(token)):
         times = sorted(token[n].samples)
-        one_in = [
-            len(times) / (len(times) - k) for k in range(len(times))
-        ]  # is as slow as the k-th or slower
+        # One in so many is as slow as the k-th or slower.
+        one_in = [len(times) / (len(times) - k) for k in range(len(times))]
         axes.plot(one_in, times, drawstyle="steps-pre", color=_FILLS[i % len(_FILLS)], label=f"{n} in cache")
     most = max(2, *(part.n for part in token.values()))
     axes.set_xscale("log")
@@ -77,24 +78,24 @@ def draw_tail(axes: Axes, token: dict[int, Distribution]) -> None:
     axes.set_xticks([1 / (1 - q) for q in marks], [f"{100 * q:.6g} %" for q in marks])
     axes.xaxis.set_minor_locator(NullLocator())
     _log_milliseconds(axes, [time for part in token.values() for time in (min(part.samples), part.max)])
-    axes.set_xlabel("share of tokens that are at least as fast")
+    axes.set_xlabel("share of decode steps that are at least as fast")
     _finish(axes)
 
 
 def _title(result: Bench) -> str:
-    file, threads = result.file, result.plan.threads
+    file = result.file
     lines = [
         f"{Path(file.path).name}: {file.parameters / 1e6:.1f} M parameters, {file.precision}, "
-        f"{threads} thread{'' if threads == 1 else 's'}",
+        f"{threads_text(result.spec.threads)}",
         f"{result.machine.cpu}, onnxruntime {result.machine.versions['onnxruntime']}, {date.today()}",
     ]
     if result.noise:
-        lines.append("measured on a busy machine: times are too long")
+        lines.append(f"times are upper bounds{noise_remark(result.noise)}")
     return "\n".join(lines)
 
 
 def _lines(axes: Axes, parts: dict[int, Distribution], names: Sequence[str]) -> None:
-    """One line for each name over the keys of the parts; the first carries its numbers."""
+    """Draw one line for each name over the keys of the parts; the points of the first have their numbers."""
     keys = sorted(parts)
     for name in names:
         style, colour = _STYLES[name]
@@ -136,7 +137,7 @@ def _ticks(axes: Axes, values: Sequence[int]) -> None:
 
 
 def _log_milliseconds(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis with plain numbers, also where all lie within one power of ten."""
+    """Set a logarithmic axis with plain numbers, also where all values are within one power of ten."""
     low, high = min(values), max(values)
     low, high = low / (high / low) ** 0.15 / 1.1, high * (high / low) ** 0.05 * 1.05  # room for numbers below
     axes.set_yscale("log")

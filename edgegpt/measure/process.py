@@ -1,4 +1,4 @@
-"""Start a process that measures one file, and hear what it found."""
+"""Start a process that measures one file, and read what it found."""
 
 import json
 import os
@@ -8,49 +8,56 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+from pydantic import TypeAdapter
 
 import edgegpt
 from edgegpt import errors
-from edgegpt.errors import EdgeGPTError, MeasureError, first_line
+from edgegpt.errors import EdgeGPTError, MeasureError, first_line, whole_number
 from edgegpt.measure.machine import this_machine
-from edgegpt.measure.spec import MeasureSpec, ProcessResult, result_from_json
+from edgegpt.measure.spec import MeasureSpec, ProcessResult
 from edgegpt.measure.worker import Progress
+
+Result = TypeVar("Result")
 
 
 def measure_process(
-    path: str | Path, plan: MeasureSpec | None = None, *, on_progress: Progress | None = None
+    path: str | Path, spec: MeasureSpec | None = None, *, on_progress: Progress | None = None
 ) -> ProcessResult:
-    """What a fresh process measures of a file; it is the robot's process, so memory is the model's.
+    """Measure a file in a fresh process that does what the robot's does, so that memory is the model's.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
-        plan: what to measure; None is all of Plan's defaults.
+        spec: what to measure; None is all of MeasureSpec's defaults.
         on_progress: called with the share of the measuring time that has passed, from 0 to 1.
 
     Raises:
-        MeasureError: the plan is not possible on this machine or with this model, or the process
+        MeasureError: the spec is not possible on this machine or with this model, or the process
             failed or was killed.
         ArtifactError, EngineError, NonFiniteLogitsError: as `edgegpt.load`.
     """
-    plan = MeasureSpec() if plan is None else plan
-    check_threads(plan.threads)
-    job = {"path": str(path), "plan": asdict(plan)}
-    return result_from_json(run_child("edgegpt.measure.child", job, on_progress=on_progress))
+    spec = MeasureSpec() if spec is None else spec
+    check_threads(spec.threads)
+    job = {"path": str(path), "spec": asdict(spec)}
+    return run_child("edgegpt.measure.child", job, ProcessResult, on_progress=on_progress)
 
 
-def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None = None) -> Any:
-    """What a fresh process found, which runs a module that ends in `edgegpt.measure.worker.do`.
+def run_child(
+    module: str, job: dict[str, Any], result: type[Result], *, on_progress: Progress | None = None
+) -> Result:
+    """Run a module that ends in `edgegpt.measure.worker.run_job` as a fresh process; return its result.
 
     Args:
         module: its name.
         job: for its standard input; `path` is the file it measures.
+        result: the dataclass that it sends back.
         on_progress: as of measure_process.
 
     Raises:
-        MeasureError: the process failed or was killed. Errors of edgegpt's own that it met are raised here.
+        MeasureError: the process failed or was killed. An error of edgegpt's own is raised as it is.
     """
-    with tempfile.TemporaryFile() as stderr:  # a pipe would fill up and block when nobody reads
+    with tempfile.TemporaryFile() as stderr:  # a pipe that is not read would fill up and block
         command = [sys.executable, "-m", module]
         pipe = subprocess.PIPE
         with subprocess.Popen(
@@ -65,16 +72,15 @@ def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None 
             try:
                 assert child.stdin is not None
                 assert child.stdout is not None
-                message = _talk(
-                    child.stdin, child.stdout, json.dumps({**job, "parent": os.getpid()}), on_progress
-                )
+                text = json.dumps({**job, "parent": os.getpid()})
+                message = _exchange(child.stdin, child.stdout, text, on_progress)
             except BaseException:  # Ctrl-C, or on_progress failed
                 child.kill()
                 child.wait()  # leaving `with` waits a quarter of a second for Ctrl-C, and leaves a zombie
                 raise
         code = child.returncode
         if "figures" in message:
-            return message["figures"]
+            return TypeAdapter(result).validate_python(message["figures"])
         if "error" in message:
             raise _error(message["error"])
         stderr.seek(0)
@@ -83,8 +89,7 @@ def run_child(module: str, job: dict[str, Any], *, on_progress: Progress | None 
 
 def check_threads(threads: int) -> None:
     """Raise MeasureError where `threads` is not within 1 to the cores that this process may use."""
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise MeasureError(f"threads must be a whole number of at least 1, got {threads!r}")
+    whole_number("threads", threads, MeasureError, least=1)
     cores = this_machine().available_cores
     if threads > cores:
         raise MeasureError(
@@ -94,14 +99,14 @@ def check_threads(threads: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Runs the code that runs here, wherever it lies, and no file of the current folder."""
+    """Return an environment in which the child imports this same code, and nothing of the current folder."""
     here = str(Path(edgegpt.__file__).parents[1])
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
-def _talk(stdin: IO[str], stdout: IO[str], job: str, on_progress: Progress | None) -> dict[str, Any]:
-    """Hand over the job; the child's last word, or nothing if it died before."""
+def _exchange(stdin: IO[str], stdout: IO[str], job: str, on_progress: Progress | None) -> dict[str, Any]:
+    """Send the job and return the child's last message, or an empty one if it died before."""
     try:
         stdin.write(job)
         stdin.close()
@@ -109,25 +114,25 @@ def _talk(stdin: IO[str], stdout: IO[str], job: str, on_progress: Progress | Non
         return {}
     last: dict[str, Any] = {}
     for line in stdout:
-        said = _said(line)
-        if on_progress is not None and "progress" in said:
-            on_progress(said["progress"])
-        if "figures" in said or "error" in said:
-            last = said
+        message = _parse(line)
+        if on_progress is not None and "progress" in message:
+            on_progress(message["progress"])
+        if "figures" in message or "error" in message:
+            last = message
     return last
 
 
-def _said(line: str) -> dict[str, Any]:
-    """What a line of the child's says; nothing where it was cut, or printed by another library."""
+def _parse(line: str) -> dict[str, Any]:
+    """Return the message in a line; an empty one where it was cut, or printed by another library."""
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
 def _error(error: dict[str, str]) -> EdgeGPTError:
-    """The child's error as if it had been raised here."""
+    """Return the child's error as if it had been raised here."""
     kind = getattr(errors, error["kind"], MeasureError)
     result: EdgeGPTError = kind(error["sentence"])
     return result

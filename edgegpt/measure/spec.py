@@ -1,43 +1,43 @@
-"""What one measuring process shall do, and what it found; both go through JSON."""
+"""What one measuring process has to do, and what it found; both go through JSON."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from edgegpt.errors import MeasureError
 from edgegpt.measure.distribution import Distribution
 from edgegpt.system import Memory
 
-BURST: Final = 16  # tokens that are timed in a row, as an answer has them
+BURST: Final = 16  # decode steps that are timed in a row, as in an answer
 MIN_ROUNDS: Final = 3
-MOST_TIMES: Final = 10  # the measuring time, until there are as many samples as the plan asks for
-STEADY_REQUESTS: Final = 1000  # enough for an allocator to have made the room that it needs
+MOST_TIMES: Final = 10  # times the measuring time, at most, until there are as many samples as asked for
+STEADY_REQUESTS: Final = 1000  # after which an allocator has usually stopped growing
 
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """What one measuring process shall do; its parts can be left out.
+    """What one measuring process has to do; parts can be left out.
 
-    Whether lengths fit the model's context is seen when the model is loaded.
+    Whether lengths fit the model's context is checked when the model is loaded.
 
     Attributes:
         threads: of onnxruntime, and of the bandwidth measurement.
         capacity: context in tokens; None is the model's block_size.
-        prompts: prompt lengths to measure the first token at; None is 8, 32, 128 as far as they fit and
-            the longest that leaves room for an answer, empty is none.
-        fills: tokens in the cache before a burst of further tokens; None is 16, half the context and as
-            many as leave room for the burst, empty is none.
+        prompts: prompt lengths at which to measure the time to first token; None is 8, 32, 128 as far as
+            they fit and the longest that leaves room for an answer, empty is none.
+        fills: tokens in the cache before a burst of decode steps; None is 16, half the context and the most
+            that leaves room for the burst, empty is none.
         repeats: samples of each prompt's first token in a round.
-        burst: samples of one burst; a shorter context shortens it where `fills` is None.
+        burst: decode steps in one burst; a shorter context shortens it where `fills` is None.
         seconds: how long to measure times, in rounds that take every prompt and fill in turn after one
             round to warm up; at least MIN_ROUNDS rounds are done.
-        first_samples: of each prompt, for which rounds go on when the time is over, up to MOST_TIMES of it.
-        token_samples: the same of each fill.
+        first_samples: least samples of each prompt, for which rounds go on up to MOST_TIMES the time.
+        token_samples: least samples of each fill, in the same way.
         longest: whether the longest prompt is read once, so that the peak of memory is that of any request;
             with `fills` it always is.
         apart: whether to measure tokenising and drawing, each by itself.
         idle_seconds: how long to watch the loaded process do nothing; 0 leaves it out.
-        requests: short ones of varied lengths, in which to see how memory grows; 0 leaves it out.
+        requests: short requests of varied lengths, over which memory growth is measured; 0 leaves it out.
         seed: of those requests.
         bandwidth: whether to measure how fast this machine reads memory.
 
@@ -72,7 +72,7 @@ class MeasureSpec:
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """How fast this machine reads memory, in bytes a second: the best of several passes.
+    """Memory bandwidth of this machine: the best of several passes.
 
     Attributes:
         buffer_bytes: size of the buffer that was read over and over.
@@ -85,36 +85,36 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """What one fresh process measured of one file. What the system cannot tell is None.
+    """What one fresh process measured of one file. What the system does not report is None.
 
     Attributes:
         import_ms: importing edgegpt, numpy, onnxruntime and the rest.
         load_ms: from the start of the imports until the warmed-up model is ready for its first request;
             the interpreter's own start is not in it.
-        load_waited_ms: of the time until then, the interpreter's start among it, in which other work had
-            the process's core.
+        load_waited_ms: part of the time until then, including the interpreter's start, in which other work
+            had the process's core.
         first_reply_ms: the first request, text to text: a prompt of one word, 8 tokens at most.
         imported: memory after the imports, before the file was opened.
         loaded: memory when the model was ready.
         worked: memory after all timed requests, the longest prompt among them.
-        peak_rss_bytes: the most that was resident until then; nothing was in the process yet that a robot's
-            would not have.
+        peak_rss_bytes: peak resident memory until then; the process holds nothing yet that a robot's
+            would not.
         cache_bytes: of the KV cache, part of `worked`.
         idle_cpu_percent: of one core, while the loaded process does nothing.
-        first_token: by prompt length; see edgegpt.measure.timing for what is inside.
-        token: by tokens in the cache before the burst; each of `burst` samples a round.
-        tokenise: text to ids of a prompt of `tokenise_tokens` tokens; None where the plan leaves it out.
+        first_token: time to first token by prompt length; see edgegpt.measure.timing for what it covers.
+        token: time of a decode step by tokens in the cache before the burst; `burst` samples a round.
+        tokenise: text to ids of a prompt of `tokenise_tokens` tokens; None where it was left out.
         tokenise_tokens: length of that prompt.
         draw: choosing one token with temperature 1 and top_p 0.95, which greedy requests do not do; None
-            where the plan leaves it out.
-        round_ms: the median time in each round, in order: of tokens at the smallest fill, or of first
+            where it was left out.
+        round_ms: the median time in each round, in order: of decode steps at the smallest fill, or of first
             tokens after the shortest prompt where no fill was measured.
-        seconds: that the rounds took.
+        seconds: duration of the rounds.
         waited_percent: share of that time in which the main thread was ready to run but other work, or
             another virtual machine on the same host, had its core; of the load where no round was done.
         rss_slope_kb_per_1000: growth of private memory in 1000 requests, see edgegpt.measure.leak.
-        watched_requests: in which it was seen; fewer than asked for where the model is slow.
-        bandwidth: of memory beyond the last cache, and of a buffer as large as the file.
+        watched_requests: number of requests it was measured over; fewer than asked for on a slow model.
+        bandwidth: of a buffer larger than the last cache, and of one as large as the file.
     """
 
     import_ms: float
@@ -141,30 +141,6 @@ class ProcessResult:
 
 
 def spec_from_json(data: dict[str, Any]) -> MeasureSpec:
-    """A Plan as `dataclasses.asdict` and JSON made it."""
+    """Return the spec that `dataclasses.asdict` and JSON made `data` of, without pydantic."""
     tuples = {key: tuple(data[key]) for key in ("prompts", "fills") if data[key] is not None}
     return MeasureSpec(**{**data, **tuples})
-
-
-def result_to_json(figures: ProcessResult) -> dict[str, Any]:
-    """For the way through JSON, with every sample."""
-    data = asdict(figures)
-    for name in ("first_token", "token"):  # JSON's keys would be strings
-        data[name] = [[n, part["samples"]] for n, part in data[name].items()]
-    for name in ("tokenise", "draw"):
-        data[name] = data[name] and data[name]["samples"]
-    return data
-
-
-def result_from_json(data: dict[str, Any]) -> ProcessResult:
-    """The way back."""
-    made: dict[str, Any] = {}
-    for name in ("imported", "loaded", "worked"):
-        made[name] = None if data[name] is None else Memory(**data[name])
-    for name in ("first_token", "token"):
-        made[name] = {n: Distribution(tuple(samples)) for n, samples in data[name]}
-    for name in ("tokenise", "draw"):
-        made[name] = data[name] and Distribution(tuple(data[name]))
-    made["round_ms"] = tuple(data["round_ms"])
-    made["bandwidth"] = tuple(Bandwidth(**part) for part in data["bandwidth"])
-    return ProcessResult(**{**data, **made})

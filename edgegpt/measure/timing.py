@@ -1,9 +1,7 @@
-"""Times of an engine in this process.
+"""Times of an engine in this process, and rounds that measure every prompt length and cache fill in turn.
 
-They are what a greedy request pays in the engine: the graph, the check for NaN, argmax and the bookkeeping
-of `Engine.generate`. Tokenising, drawing from a distribution and turning ids into text are not in them.
-
-Rounds of one engine that take every prompt length and every cache fill in turn.
+A time is what a greedy request takes in the engine: the graph, the check for NaN, argmax and the bookkeeping
+of `Engine.generate`, without tokenising, drawing from a distribution and turning ids into text.
 """
 
 import time
@@ -20,10 +18,12 @@ from edgegpt.runtime import Engine, KVCache, SamplingParams, percentile
 from edgegpt.system import moment
 
 MS: Final = 1000.0
+_PROMPTS: Final = (8, 32, 128)
+_FIRST_FILL: Final = 16
 
 
 def first_token_ms(engine: Engine, cache: KVCache, ids: Sequence[int]) -> float:
-    """One sample: the cache is emptied, the ids are read, the first new id is chosen."""
+    """Return one time to first token: empty the cache, read the ids, choose the first new id."""
     cache.rewind(0)
     tokens = engine.generate(ids, _greedy(1), cache=cache)
     start = perf_counter()
@@ -32,9 +32,9 @@ def first_token_ms(engine: Engine, cache: KVCache, ids: Sequence[int]) -> float:
 
 
 def token_ms(engine: Engine, cache: KVCache, ids: Sequence[int], n: int) -> list[float]:
-    """One burst: n samples, from the token that finds all of `ids` in the cache on.
+    """Return the times of a burst of n decode steps; the first one finds all of `ids` in the cache.
 
-    The cache holds at least all ids but the last, and stays full of what came after them.
+    The cache has to hold at least all ids but the last. Afterwards it holds the new ones too.
     """
     cache.rewind(len(ids) - 1)
     tokens = engine.generate(ids[-1:], _greedy(n + 1), cache=cache)
@@ -46,9 +46,9 @@ def token_ms(engine: Engine, cache: KVCache, ids: Sequence[int], n: int) -> list
 
 
 def random_ids(engine: Engine, n: int) -> list[int]:
-    """The same n ids in every run, spread over all that may be generated.
+    """Return the same n ids in every run, drawn from all that may be generated.
 
-    By Python's own generator: numpy.random would take 7 MB of a process whose memory is measured.
+    They are drawn by Python's generator: numpy.random would add 7 MB to a process whose memory is measured.
     """
     return Random(0).choices(range(engine.n_valid), k=n)
 
@@ -57,32 +57,28 @@ def _greedy(max_new_tokens: int) -> SamplingParams:
     return SamplingParams(max_new_tokens=max_new_tokens, temperature=0.0)
 
 
-_PROMPTS: Final = (8, 32, 128)
-_FIRST_FILL: Final = 16
-
-
 class Rounds:
-    """What was timed of one engine; a noisy moment hits all lengths alike.
+    """Times of one engine, measured in turn so that a noisy moment affects all lengths equally.
 
     Attributes:
-        cache: the one that all of it used.
-        first: milliseconds of the first token by prompt length.
-        token: milliseconds of further tokens by cache fill.
+        cache: the one that all requests used.
+        first: times to first token in milliseconds, by prompt length.
+        token: times of decode steps in milliseconds, by cache fill.
         medians: of each round, at the smallest fill; at the shortest prompt where there is no fill.
-        seconds: that the rounds took.
-        waited_percent: see ProcessFigures.
+        seconds: duration of the rounds.
+        waited_percent: see ProcessResult.
     """
 
-    def __init__(self, engine: Engine, plan: MeasureSpec) -> None:
-        """Raises MeasureError where a length of the plan does not fit the context."""
-        self._engine, self._plan = engine, plan
+    def __init__(self, engine: Engine, spec: MeasureSpec) -> None:
+        """Prepare the rounds; raises MeasureError where a length of the spec does not fit the context."""
+        self._engine, self._spec = engine, spec
         self.cache = engine.new_cache()
-        longest = engine.capacity - 1  # a request keeps one position for its answer
-        prompts = (*(n for n in _PROMPTS if n < longest), longest) if plan.prompts is None else plan.prompts
-        self._burst = plan.burst if plan.fills else max(1, min(plan.burst, engine.capacity // 4))
+        longest = engine.capacity - 1  # one position is left for the answer
+        prompts = (*(n for n in _PROMPTS if n < longest), longest) if spec.prompts is None else spec.prompts
+        self._burst = spec.burst if spec.fills else max(1, min(spec.burst, engine.capacity // 4))
         fullest = engine.capacity - self._burst - 1
         usual = sorted({min(_FIRST_FILL, fullest), engine.capacity // 2, fullest})
-        fills = usual if plan.fills is None else plan.fills
+        fills = usual if spec.fills is None else spec.fills
         _check_fit("a prompt", prompts, longest, engine.capacity)
         _check_fit(f"a cache that is to take {self._burst} more", fills, fullest, engine.capacity)
         self._ids = random_ids(engine, engine.capacity)
@@ -93,8 +89,8 @@ class Rounds:
         self.waited_percent: float | None = None
 
     def run(self, progress: Progress) -> None:
-        """The longest prompt, one round to warm up, then rounds until there is time or samples enough."""
-        if self.token or self._plan.longest:
+        """Read the longest prompt, warm up with one round, then measure until time and samples are enough."""
+        if self.token or self._spec.longest:
             self._engine.prefill(self.cache, self._ids[: self._engine.capacity - 1])
         if not self.first and not self.token:
             return
@@ -111,34 +107,32 @@ class Rounds:
         self.waited_percent = after.percent_since(before)
 
     def _done(self, spent: float) -> float:
-        """The share of the work, 1 at its end."""
-        plan, rounds = self._plan, len(self.medians)
-        shares = [rounds / MIN_ROUNDS, spent / plan.seconds if plan.seconds else 1.0]
-        if spent < MOST_TIMES * plan.seconds:
+        """Return the share of the work that is done after `spent` seconds, at least 1 at its end."""
+        spec, rounds = self._spec, len(self.medians)
+        shares = [rounds / MIN_ROUNDS, spent / spec.seconds if spec.seconds else 1.0]
+        if spent < MOST_TIMES * spec.seconds:
             wanted = chain(
-                ((samples, plan.first_samples) for samples in self.first.values()),
-                ((samples, plan.token_samples) for samples in self.token.values()),
+                ((samples, spec.first_samples) for samples in self.first.values()),
+                ((samples, spec.token_samples) for samples in self.token.values()),
             )
             shares += [len(samples) / least for samples, least in wanted if least]
         return min(shares)
 
     def _round(self) -> None:
+        repeats = self._spec.repeats
         for n, samples in self.first.items():
-            samples += [
-                first_token_ms(self._engine, self.cache, self._ids[:n]) for _ in range(self._plan.repeats)
-            ]
+            samples += [first_token_ms(self._engine, self.cache, self._ids[:n]) for _ in range(repeats)]
         if self.token:
-            # An answer follows its prompt, whose reading leaves the processor's caches otherwise than another
-            # answer does: the first dozen tokens may take twice as long.
+            # As in a request, decode steps follow the reading of a prompt, which leaves the caches in
+            # another state than decoding does, and the first dozen steps may take twice as long.
             self.cache.rewind(0)
             self._engine.prefill(self.cache, self._ids[: max(self.token)])
         for n in sorted(self.token, reverse=True):  # each burst rewinds the one before it
             self.token[n] += token_ms(self._engine, self.cache, self._ids[:n], self._burst)
-        last = (
-            self.token[min(self.token)][-self._burst :]
-            if self.token
-            else self.first[min(self.first)][-self._plan.repeats :]
-        )
+        if self.token:
+            last = self.token[min(self.token)][-self._burst :]
+        else:
+            last = self.first[min(self.first)][-repeats:]
         self.medians.append(percentile(last, 0.5))
 
 

@@ -1,7 +1,7 @@
-"""What a measuring process says to the one that started it (edgegpt.measure.process).
+"""The measuring process's side of the protocol; the other side is edgegpt.measure.process.
 
-A job comes on standard input; on standard output come {"progress"} lines and at last one {"figures"} or
-{"error"}.
+A job comes on standard input as JSON. On standard output come lines of JSON: any number of {"progress"} and
+at last one {"figures"} or {"error"}.
 """
 
 import ctypes
@@ -9,57 +9,74 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
-from time import perf_counter
-from typing import Any, Final
+from dataclasses import asdict
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
 
 from edgegpt.errors import EdgeGPTError, MeasureError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Progress = Callable[[float], None]  # called with the share that is done, 0 to 1
 OnStep = Callable[[str], None]  # called with a short status message
 
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
-_EVERY_SECONDS: Final = 0.5  # who reads of progress needs a core, maybe the one that is measured
+_PROGRESS_SECONDS: Final = 0.5  # between messages: their reader may compete for the measured core
+_POLL_SECONDS: Final = 1.0
 
 
-def run_job(work: Callable[[dict[str, Any], Progress], Any]) -> int:
-    """Do the job on standard input and return the exit code; the work's result goes through JSON."""
+def run_job(work: "Callable[[dict[str, Any], Progress], DataclassInstance]") -> int:
+    """Do the job on standard input, send the dataclass that `work` returns, and return the exit code."""
     job = json.load(sys.stdin)
-    _end_with(job.pop("parent"))
+    end_with_parent(job.pop("parent"))
     try:
         figures = work(job, _progress())
     except EdgeGPTError as e:
-        _say("error", {"kind": type(e).__name__, "sentence": str(e)})
+        _send("error", {"kind": type(e).__name__, "sentence": str(e)})
         return 1
     except MemoryError:
         sentence = f"there is not enough memory to load and measure {job['path']}"
-        _say("error", {"kind": MeasureError.__name__, "sentence": sentence})
+        _send("error", {"kind": MeasureError.__name__, "sentence": sentence})
         return 1
-    _say("figures", figures)
+    _send("figures", asdict(figures))
     return 0
 
 
-def _end_with(parent: int) -> None:
-    """End when the process that asked for the work ends, however that is: nobody is left to stop this one."""
-    if sys.platform == "linux":  # a thread that watches would disturb what is measured
+def end_with_parent(parent: int) -> None:
+    """End this process as soon as the process `parent`, which started it, has ended for any reason.
+
+    On Linux the kernel does it, as a thread that watches would disturb what is measured.
+    """
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            sys.exit(1)
+        if os.getppid() != parent:  # it ended before
+            os._exit(1)
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_SECONDS)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _progress() -> Progress:
-    """Says the first share, the last one and a few between."""
-    said = float("-inf")
+    """Return what sends the first share, the last one and a few between."""
+    sent = float("-inf")
 
-    def say(share: float) -> None:
-        nonlocal said
-        if share >= 1 or perf_counter() > said + _EVERY_SECONDS:
-            said = perf_counter()
-            _say("progress", share)
+    def send(share: float) -> None:
+        nonlocal sent
+        if share >= 1 or time.perf_counter() > sent + _PROGRESS_SECONDS:
+            sent = time.perf_counter()
+            _send("progress", share)
 
-    return say
+    return send
 
 
-def _say(name: str, value: object) -> None:
+def _send(name: str, value: object) -> None:
     # On a line of its own, whatever another library has begun to print.
     print("\n" + json.dumps({name: value}), flush=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from edgegpt.budget import plain, rounded_up
+from edgegpt.budget import is_timed, plain, rounded_up
 from edgegpt.config import ModelConfig
 from edgegpt.errors import BudgetError, MeasureError
 from edgegpt.measure import (
+    DISTURBED_PERCENT,
     Distribution,
     Machine,
     MeasureSpec,
     ProcessResult,
-    available_memory_bytes,
     measure_process,
     measured_noise,
     this_machine,
@@ -26,6 +26,7 @@ from edgegpt.planner.infeasible import describe
 from edgegpt.planner.limits import PlanLimits, broken
 from edgegpt.planner.planner import PlanResult
 from edgegpt.planner.search import RankedCandidate
+from edgegpt.system import available_memory_bytes
 
 _PROCESSES: Final = 2
 _SECONDS: Final = 1.0  # in each
@@ -47,7 +48,7 @@ class Finalist:
     Attributes:
         rated: with what was predicted.
         measured: by the same names; what the system does not tell is missing.
-        noise: why the times are not to be trusted.
+        noise: reasons to doubt the times (edgegpt.measure.noise); empty where every limit on one is kept.
     """
 
     rated: RankedCandidate
@@ -134,7 +135,9 @@ def _measure(
         **_times("ttft_ms", [part for run in runs for part in run.first_token.values()]),
         **_times("token_ms", [part for run in runs for part in run.token.values()]),
     }
-    return Finalist(rated, found | _memory(runs), measured_noise(runs, before, threads))
+    doubtful = any(map(is_timed, broken(found, limits)))
+    noise = measured_noise(runs, before, threads, least_percent=DISTURBED_PERCENT) if doubtful else ()
+    return Finalist(rated, found | _memory(runs), noise)
 
 
 def _times(name: str, parts: Sequence[Distribution]) -> dict[str, float]:

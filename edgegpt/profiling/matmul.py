@@ -7,12 +7,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from edgegpt.measure import available_memory_bytes
 from edgegpt.prediction import Bits, Curve, Product, Streaming
 from edgegpt.profiling.graphs import Graphs, Run, rows
 from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
 from edgegpt.quantization import matrix_bytes
 from edgegpt.runtime import open_session
+from edgegpt.system import available_memory_bytes
 
 TOKENS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)  # rows at once: decode, and pieces of a prompt
 

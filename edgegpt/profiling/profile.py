@@ -10,7 +10,6 @@ from edgegpt.errors import MeasureError
 from edgegpt.measure import (
     Machine,
     OnStep,
-    available_memory_bytes,
     beyond_cache_bytes,
     check_threads,
     load_noise,
@@ -27,7 +26,7 @@ from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.profiling.timing import median_us
 from edgegpt.runtime import open_session
-from edgegpt.system import moment
+from edgegpt.system import available_memory_bytes, moment
 
 SECONDS: Final = 45.0  # of measuring times; each is timed a few times however slow it is
 

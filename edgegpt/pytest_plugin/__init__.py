@@ -1,7 +1,7 @@
 """Budgets as tests: `pytest --edgegpt-model FILE.onnx --edgegpt-budget BUDGET.yaml`.
 
-Every pytest on a machine where edgegpt is installed loads this file. So it imports nothing but pytest
-until its options are given; `-p no:edgegpt` leaves it out altogether.
+The hooks of the plugin. Every pytest on a machine where edgegpt is installed loads this file, so it imports
+pytest alone until its options are given; `-p no:edgegpt` leaves it out altogether.
 """
 
 from typing import TYPE_CHECKING
@@ -11,34 +11,34 @@ import pytest
 if TYPE_CHECKING:
     from edgegpt.pytest_plugin.fixture import BudgetFixture, BudgetSession
 
-_HELD: "pytest.StashKey[BudgetSession]" = pytest.StashKey()
+_SESSION: "pytest.StashKey[BudgetSession]" = pytest.StashKey()
 _MARKER = "edgegpt_budget"
 _NEEDS_OPTIONS = "needs --edgegpt-model FILE.onnx and --edgegpt-budget BUDGET.yaml"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options; without the first two the plugin does nothing."""
-    group = parser.getgroup("edgegpt", "hold an edgegpt model file to a budget")
+    """Add the options; without the first two the plugin does nothing."""
+    group = parser.getgroup("edgegpt", "check an edgegpt model file against a budget")
     group.addoption("--edgegpt-model", metavar="FILE.onnx", help="the file, made by `edgegpt export`")
     group.addoption(
-        "--edgegpt-budget", metavar="BUDGET.yaml", help="its limits; each becomes a test of its own"
+        "--edgegpt-budget", metavar="BUDGET.yaml", help="the limits; each becomes a test of its own"
     )
     group.addoption(
         "--edgegpt-checkpoint",
         metavar="FOLDER",
-        help="what the file was exported from, to verify it against PyTorch; needs the extra [export]",
+        help="the checkpoint of the file, to verify it against PyTorch; needs the extra [export]",
     )
     group.addoption(
         "--edgegpt-seconds",
         metavar="SECONDS",
         type=float,
-        help="of measuring times in each process; more make percentiles surer",
+        help="seconds to measure per process; more narrow the intervals",
     )
 
 
-@pytest.hookimpl(trylast=True)  # after pytest-xdist has made up its mind
+@pytest.hookimpl(trylast=True)  # after pytest-xdist has decided whether to distribute
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and, where the options are given, what collects and measures."""
+    """Register the marker and, where the options are given, the hooks that collect and measure."""
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(*limits): a test that measures against the budget of --edgegpt-budget; skipped without "
@@ -52,44 +52,44 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--edgegpt-{given[0]} needs --edgegpt-{missing[0]} as well")
     if _under_xdist(config):
         raise pytest.UsageError(
-            "edgegpt does not measure under pytest-xdist, whose workers would take the time from each other; "
-            "run without -n, or with -n 0"
+            "edgegpt does not measure under pytest-xdist, whose workers compete for the cores; run without "
+            "-n, or with -n 0"
         )
     from edgegpt.pytest_plugin.fixture import BudgetSession
     from edgegpt.pytest_plugin.items import BudgetItems
 
-    held = config.stash[_HELD] = BudgetSession.from_config(config)
-    config.pluginmanager.register(BudgetItems(held), "edgegpt-budget-items")
+    session = config.stash[_SESSION] = BudgetSession.from_config(config)
+    config.pluginmanager.register(BudgetItems(session), "edgegpt-budget-items")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a marked test that has nothing to measure against; fail it where no budget can have its limit."""
+    """Skip a marked test whose budget or limit is missing; fail it where no budget can have its limit."""
     for marker in item.iter_markers(_MARKER):
-        held = item.config.stash.get(_HELD, None)
-        if held is None:
+        session = item.config.stash.get(_SESSION, None)
+        if session is None:
             pytest.skip(_NEEDS_OPTIONS)
         for name in marker.args:
             from edgegpt.pytest_plugin.fixture import one_sentence
 
             with one_sentence():
-                marked = held.has_marked(name)
+                marked = session.has_marked(name)
             if not marked:
-                pytest.skip(f"the budget {held.budget.name!r} has no limit {name!r}")
+                pytest.skip(f"the budget {session.budget.name!r} has no limit {name!r}")
 
 
 @pytest.fixture
 def edgegpt_budget(request: pytest.FixtureRequest) -> "BudgetFixture":
-    """The file and the budget of the options, what was measured, and `hold` for figures of one's own."""
-    held = request.config.stash.get(_HELD, None)
-    if held is None:
+    """The file and the budget of the options, what was measured, and `hold` for a test's own figures."""
+    session = request.config.stash.get(_SESSION, None)
+    if session is None:
         pytest.skip(_NEEDS_OPTIONS)
-    return held.for_test(request.node)
+    return session.for_test(request.node)
 
 
 def _under_xdist(config: pytest.Config) -> bool:
-    """Whether this is a worker of pytest-xdist or the process that starts them.
+    """Return whether this is a worker of pytest-xdist or the process that starts them.
 
-    Without `tx`, workers to start, nothing is distributed, whatever a project has written for `--dist`.
+    Without `tx`, workers to start, nothing is distributed with any value of `--dist`.
     """
     starts = config.getoption("dist", "no") != "no" and bool(config.getoption("tx", None))
     return hasattr(config, "workerinput") or starts

@@ -1,4 +1,4 @@
-"""One file and one budget in a pytest run: measured once, by whoever asks first."""
+"""One file and one budget in a pytest run, measured once for all tests, and the fixture for tests."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,9 +19,9 @@ from edgegpt.budget import (
     check_file,
     check_seconds,
     doubt,
+    estimate_samples,
     held_limits,
     limit_names,
-    of_samples,
     rows,
     sentence,
 )
@@ -34,14 +34,14 @@ _OPTION: Final = SecondsOption("--edgegpt-seconds")
 
 
 class BudgetSession:
-    """What the options name.
+    """The file and the budget of the options, and what was measured.
 
     Attributes:
         model: the .onnx file.
         path: of the budget file.
-        budget: what it says.
-        limits: all that the file is held to, by name: the budget's, and its board's memory.
-        checkpoint: what the file was exported from, where it was given.
+        budget: its content.
+        limits: all limits by name: the budget's, and its board's memory.
+        checkpoint: the folder that the file was exported from, if it was given.
         machine: before anything was measured.
     """
 
@@ -58,7 +58,7 @@ class BudgetSession:
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "BudgetSession":
-        """From pytest's options, relative to where it was started; raises pytest.UsageError."""
+        """Read pytest's options, relative to where it was started; raises pytest.UsageError."""
         folder = config.invocation_params.dir
         checkpoint, seconds = config.getoption("--edgegpt-checkpoint"), config.getoption("--edgegpt-seconds")
         model = folder / config.getoption("--edgegpt-model")
@@ -68,7 +68,7 @@ class BudgetSession:
                 raise pytest.UsageError(f"--edgegpt-model: {model} is no file")
             if checkpoint is not None and not checkpoint.is_dir():
                 raise pytest.UsageError(f"--edgegpt-checkpoint: {checkpoint} is no folder")
-            file_identity(model)  # what is no model is one mistake in the options and not one in each test
+            file_identity(model)  # one error for the options instead of one in each test
             return cls(
                 model,
                 folder / config.getoption("--edgegpt-budget"),
@@ -80,14 +80,14 @@ class BudgetSession:
 
     @property
     def checked(self) -> Check | None:
-        """What was measured; None until it was, and where it could not be."""
+        """What was measured; None before that, and where it failed."""
         return self._check if isinstance(self._check, Check) else None
 
     def row(self, name: str) -> Row:
-        """The row of one limit; measures at the first call.
+        """Return the row of one limit; the first call measures.
 
         Raises:
-            EdgeGPTError: the file cannot be measured; the same one at each call.
+            EdgeGPTError: the file cannot be measured; the same error at each call.
         """
         self.check_name(name)
         if self._check is None:
@@ -102,7 +102,7 @@ class BudgetSession:
         return next(row for row in self._check.rows if row.name == name)
 
     def broken(self, row: Row) -> str:
-        """What a failing test says."""
+        """Return the message of a failing test."""
         noise = self.checked.noise if self.checked else ()
         return (
             f"{self.model.name} breaks the budget {self.budget.name!r}: {sentence(row)}{doubt([row], noise)}"
@@ -116,19 +116,19 @@ class BudgetSession:
             )
 
     def has_marked(self, name: object) -> bool:
-        """Whether the budget has this limit; raises BudgetError where no budget can have it."""
+        """Return whether the budget has this limit; raises BudgetError where no budget can have it."""
         if name not in (names := limit_names()):
             raise BudgetError(f"there is no limit {name!r}{nearest(name, names)}")
         return name in self.limits
 
     def for_test(self, node: pytest.Item) -> "BudgetFixture":
-        """What the fixture gives to a test."""
+        """Return the fixture of one test."""
         return BudgetFixture(self, node)
 
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Our errors are sentences; a traceback through edgegpt would say nothing more."""
+    """Turn an error of edgegpt's, which is one sentence, into a failure without a traceback."""
     try:
         yield
     except EdgeGPTError as e:
@@ -137,63 +137,63 @@ def one_sentence() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class BudgetFixture:
-    """The fixture `edgegpt_budget`: what a test written by hand holds to the budget."""
+    """The fixture `edgegpt_budget`, for tests that are written by hand."""
 
-    _held: BudgetSession
+    _session: BudgetSession
     _node: pytest.Item
 
     @property
     def model(self) -> Path:
         """The .onnx file, for `edgegpt.load`."""
-        return self._held.model
+        return self._session.model
 
     @property
     def budget(self) -> Budget:
         """The limits, `budget.threads` among them."""
-        return self._held.budget
+        return self._session.budget
 
     def limit(self, name: str) -> float:
-        """One limit, as `token_ms.p99`; the test fails where the budget does not have it."""
+        """Return one limit, such as `token_ms.p99`; the test fails if the budget does not have it."""
         with one_sentence():
-            self._held.check_name(name)
-        return self._held.limits[name]
+            self._session.check_name(name)
+        return self._session.limits[name]
 
     def measured(self, name: str) -> Row:
-        """What was measured for one limit, and the verdict; the first call measures for all tests."""
+        """Return what was measured for one limit, and the verdict; the first call measures for all tests."""
         with one_sentence():
-            return self._held.row(name)
+            return self._session.row(name)
 
     def hold(self, name: str, samples: float | Iterable[float] | None = None) -> Row:
-        """Fail the test when a limit is broken, skip it where this system does not tell; JUnit gets the row.
+        """Fail the test if a limit is broken, skip it if it was not measured; JUnit gets the row.
 
         Args:
-            name: of the limit, as `ttft_ms.p50`.
-            samples: what the test has measured itself, in the limit's unit: one exact number, or samples
-                of which `.p50` and `.p99` take that percentile with its interval, `.max` the largest,
-                `accuracy` the mean (right is 1, wrong 0) and every other limit the median, which takes
-                six samples; None is what the plugin measures.
+            name: of the limit, such as `ttft_ms.p50`.
+            samples: the test's own samples in the limit's unit: one exact number, or several, of which
+                `.p50` and `.p99` take that percentile with its interval, `.max` the largest, `accuracy`
+                the mean (right is 1, wrong 0) and every other limit the median, which needs six samples;
+                None takes what the plugin measures.
         """
         if samples is None:
             row = self.measured(name)
         else:
             with one_sentence():
-                limits, figures = {name: self.limit(name)}, {name: of_samples(name, samples)}
+                limits, figures = {name: self.limit(name)}, {name: estimate_samples(name, samples)}
                 (row,) = rows(limits, figures, of_board=board_limits(self.budget))
         self._node.user_properties += row_properties(row)
         skip_unmeasured(row)
         if row.verdict is Verdict.BROKEN:
-            pytest.fail(self._held.broken(row), pytrace=False)
+            pytest.fail(self._session.broken(row), pytrace=False)
         return row
 
 
 def skip_unmeasured(row: Row) -> None:
-    """Skip the test of a limit that was not measured: it says nothing."""
+    """Skip the test of a limit that was not measured."""
     if row.verdict is Verdict.NOT_MEASURED:
-        pytest.skip(f"this system does not tell {row.name}")
+        pytest.skip(f"this system does not report {row.name}")
 
 
 def row_properties(row: Row) -> list[tuple[str, object]]:
-    """For JUnit: the numbers of a row."""
+    """Return the numbers of a row for JUnit."""
     estimate = row.estimate
     numbers = (
         []

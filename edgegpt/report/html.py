@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from edgegpt.budget import Row, Verdict, format
 from edgegpt.files import write_text
-from edgegpt.measure import INSIDE, Distribution, quietness
+from edgegpt.measure import INSIDE, Distribution, noise_sentence
 from edgegpt.report.charts import charts
 from edgegpt.report.facts import kind_of
 from edgegpt.report.report import Report
@@ -165,7 +165,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "breakable": breakable,
     "name": name,
     "command": command,
-    "quietness": quietness,
+    "noise_sentence": noise_sentence,
     "budget_limit": format.limit,
     "budget_margin": budget_margin,
     "budget_range": budget_range,

@@ -14,10 +14,9 @@ from math import inf, log
 import numpy as np
 
 from edgegpt.accounting import account
-from edgegpt.budget import threads_text
 from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
-from edgegpt.measure import Bench
+from edgegpt.measure import Bench, threads_text
 from edgegpt.prediction import ModelWork, OpCosts, Predictor, Target, caveats, is_here
 from edgegpt.quantization import AUTO, matrices
 from edgegpt.report.facts import Facts, Weights
@@ -155,10 +154,10 @@ class Predicted:
 def predict(target: Target, facts: Facts, weights: Weights, bench: Bench) -> Predicted:
     """What the profile says of a file, beside what was measured of it."""
     doubts = caveats(target)
-    same_threads = target.threads == bench.plan.threads
+    same_threads = target.threads == bench.spec.threads
     if not same_threads:
         doubts += (
-            f"the profile was made with {threads_text(target.threads)}, this page with {bench.plan.threads}",
+            f"the profile was made with {threads_text(target.threads)}, this page with {bench.spec.threads}",
         )
     known = facts.target == ENGINE and facts.kv_cache == "fp32"
     if not known:

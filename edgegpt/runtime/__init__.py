@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     )
     from edgegpt.runtime.engine import Cancellation as Cancellation, Clock as Clock, Engine as Engine
     from edgegpt.runtime.evaluation import evaluate as evaluate
+    from edgegpt.runtime.evidence import (
+        LIMITS as LIMITS,
+        CheckResult as CheckResult,
+        Evidence as Evidence,
+        Limits as Limits,
+        ParityRow as ParityRow,
+        read_evidence as read_evidence,
+    )
     from edgegpt.runtime.generator import Session as Session, TextGenerator as TextGenerator, load as load
     from edgegpt.runtime.kv_cache import KVCache as KVCache
     from edgegpt.runtime.onnx_file import (
@@ -46,16 +54,10 @@ if TYPE_CHECKING:
         sample as sample,
     )
     from edgegpt.runtime.self_check import (
-        Evidence as Evidence,
-        Number as Number,
         causality as causality,
         differing_tokens as differing_tokens,
-        evidence_limit as evidence_limit,
         kl as kl,
-        parity_failures as parity_failures,
-        parity_summary as parity_summary,
-        read_evidence as read_evidence,
-        repeat as repeat,
+        repeat_checks as repeat_checks,
         stepwise as stepwise,
     )
     from edgegpt.runtime.stream import Stream as Stream
@@ -68,15 +70,13 @@ __getattr__ = lazy_names(
         "engine": "Cancellation Clock Engine",
         "evaluation": "evaluate",
         "generator": "Session TextGenerator load",
+        "evidence": "LIMITS CheckResult Evidence Limits ParityRow read_evidence",
         "kv_cache": "KVCache",
         "onnx_file": "File file_bytes file_sha256 metadata_entry read_file read_metadata",
         "ort_backend": "Backend BoundCall OrtBackend check_file_name open_session return_free_memory",
         "reply": "FinishReason Reply TextChunk Timing Usage percentile",
         "sampling": "SamplingParams new_rng sample",
-        "self_check": (
-            "Evidence Number causality differing_tokens evidence_limit kl parity_failures "
-            "parity_summary read_evidence repeat stepwise"
-        ),
+        "self_check": "causality differing_tokens kl repeat_checks stepwise",
         "stream": "Stream",
         "tuning": "PREFILL_CHUNK Tuning",
     },

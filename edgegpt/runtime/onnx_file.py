@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, Final
 from edgegpt import contract
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
-from edgegpt.errors import ArtifactError
-from edgegpt.quantization import Recipe, recipe, weight_bytes_per_token
+from edgegpt.quantization import read_recipe, weight_bytes_per_token
 
 # Fields of onnx.proto: ModelProto.graph and .metadata_props, StringStringEntryProto.key and .value.
 _GRAPH: Final = 7
@@ -179,6 +178,7 @@ def read_file(path: str | Path) -> File:
     path = Path(path)
     metadata = read_metadata(path)
     config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
+    bits = read_recipe(json.loads(metadata.get(contract.META_RECIPE, "{}")), config, path)
     return File(
         path=str(path),
         target=metadata[contract.META_TARGET],
@@ -186,14 +186,5 @@ def read_file(path: str | Path) -> File:
         parameters=parameter_count(config),
         bytes=file_bytes(path, metadata),
         context=config.block_size,
-        weight_bytes_per_token=weight_bytes_per_token(config, _bits(path, metadata, config)),
+        weight_bytes_per_token=weight_bytes_per_token(config, bits),
     )
-
-
-def _bits(path: Path, metadata: dict[str, str], config: ModelConfig) -> Recipe:
-    """Return the bits of each matrix; the recipe of a file that was not quantised is empty."""
-    usual = recipe(config, "fp32")
-    bits: Recipe = json.loads(metadata.get(contract.META_RECIPE, "{}")).get("bits", usual)
-    if bits.keys() != usual.keys():
-        raise ArtifactError(f"the recipe in {path} does not name the matrices of its model; export it again")
-    return bits

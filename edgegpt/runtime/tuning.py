@@ -88,7 +88,7 @@ def fingerprint() -> Fingerprint:
         cpus=allowed_cpus(),
         quota=cgroup_quota(),
         onnxruntime=_version("onnxruntime"),
-        edgegpt=_version("edgegpt"),
+        edgegpt=_version("edgegpt-robot"),
     )
 
 
