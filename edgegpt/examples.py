@@ -53,13 +53,20 @@ def numbered_pairs(text: str, source: str) -> Iterator[tuple[int, Pair]]:
             raise _bad_line(source, number, line) from e
         if not (isinstance(pair.prompt, str) and isinstance(pair.completion, str)):
             raise _bad_line(source, number, line)
-        if any("\ud800" <= c <= "\udfff" for c in pair.prompt + pair.completion):
-            raise DataError(f"{source}, line {number}: a lone surrogate is no character, got {line[:80]!r}")
-        if not (pair.prompt.strip() and pair.completion):
-            raise DataError(
-                f"{source}, line {number}: prompt and completion must not be empty, got {line[:80]!r}"
-            )
+        if fault := fault_of(pair):
+            raise DataError(f"{source}, line {number}: {fault}, got {line[:80]!r}")
         yield number, pair
+
+
+def fault_of(pair: Pair) -> str:
+    """Return why a pair of strings is no example, or "" where it is one."""
+    try:
+        "".join(pair).encode()
+    except UnicodeEncodeError:
+        return "a lone surrogate is no character"
+    if not (pair.prompt.strip() and pair.completion):
+        return "prompt and completion must not be empty"
+    return ""
 
 
 def _bad_line(source: str, number: int, line: str) -> DataError:

@@ -1,273 +1,230 @@
-"""Who may import whom. A new module of edgegpt gets its place in LAYERS."""
+"""The rooms of the product: who imports whom, what an entry loads, and how large things may grow."""
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from helpers.imports import ROOT, dotted, first_party, imports, room_of, sources
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parent.parent
-
-# From the bottom up. A module imports from the layers below its own, and from its own layer.
-LAYERS: dict[str, set[str]] = {
-    "errors": {"errors"},
-    "plain functions": {
-        "atomic",
+# Which rooms a room imports from, inside functions too. `errors` and the package itself are below every
+# room and left out. An edge that nothing uses any more fails, so the table stays true.
+ROOMS: dict[str, set[str]] = {
+    "contract": set(),
+    "files": set(),
+    "system": set(),
+    "tokenizer": set(),
+    "config": {"files"},
+    "examples": {"config", "tokenizer"},
+    "quantization": {"config"},
+    "accounting": {"config", "quantization"},
+    "runtime": {
+        "accounting",
+        "config",
         "contract",
-        "cores",
-        "deadline",
-        "divergence",
-        "fair_lock",
-        "mistakes",
-        "onnx_metadata",
-        "packing",
-        "ort_session",
-        "pairs",
-        "quantity",
-        "reply",
-        "short_cause",
-        "stop",
-        "tuning",
-        "yaml_file",
-        "file_kind",
-        "yaml_kinds",
-        "yaml_model",
+        "examples",
+        "files",
+        "quantization",
+        "system",
+        "tokenizer",
     },
-    "config": {"config"},
-    "from a config": {"accounting", "precision"},
-    "parts": {"constraints", "fitting", "graph_check", "kv_cache", "sampling", "step", "tokenizer"},
-    "artifact": {"artifact"},
-    "engine": {"engine"},  # token ids in, token ids out
-    "generator": {"generator", "session", "turn"},  # text in, text out
-    "server": {"request_queue", "server", "server_statistics", "session_store", "ticket", "token_count"},
-    "judged": {
-        "autotune",
-        "board",
-        "budget",
-        "budget_fit",
-        "call_costs",
-        "check",
-        "check_plan",
-        "estimates",
-        "evaluation",
-        "file_checks",
-        "interpolation",
+    "serving": {"runtime"},
+    "measure": {"files", "runtime", "system"},
+    "autotune": {"measure", "runtime", "system"},
+    "budget": {
+        "accounting",
+        "config",
+        "contract",
+        "examples",
+        "files",
         "measure",
-        "memory_need",
-        "op_costs",
-        "own_samples",
+        "runtime",
+        "tokenizer",
+    },
+    "prediction": {"accounting", "config", "contract", "measure", "quantization", "runtime"},
+    "pytest_plugin": {"budget", "config", "measure", "runtime", "edgegpt_export"},
+    "profiling": {
+        "accounting",
+        "config",
+        "contract",
+        "measure",
+        "prediction",
+        "quantization",
+        "runtime",
+        "system",
+    },
+    "planner": {
+        "accounting",
+        "budget",
+        "config",
+        "measure",
+        "prediction",
+        "quantization",
+        "tokenizer",
+    },
+    "report": {
+        "accounting",
+        "budget",
+        "config",
+        "contract",
+        "files",
+        "measure",
+        "prediction",
+        "quantization",
+        "runtime",
+    },
+    "model": {"config", "files", "tokenizer"},
+    "training": {"config", "examples", "files", "model", "tokenizer"},
+    "edgegpt_export": {
+        "config",
+        "contract",
+        "examples",
+        "model",
+        "quantization",
+        "runtime",
+        "tokenizer",
+    },
+    "cli": {
+        "accounting",
+        "autotune",
+        "budget",
+        "config",
+        "edgegpt_export",
+        "examples",
+        "files",
+        "measure",
         "planner",
         "prediction",
         "profiling",
+        "quantization",
         "report",
-        "row_text",
-        "target",
-        "verdict",
+        "runtime",
+        "training",
     },
-    "edges": {"cli", "pytest_held", "pytest_items", "pytest_plugin", "schemas"},
+    "edgegpt_ros": {"accounting", "budget", "runtime", "serving"},
 }
-RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules}
+BELOW_ALL = {"errors", "edgegpt"}
+ROOT_MODULES = {
+    "__init__",
+    "__main__",
+    "accounting",
+    "contract",
+    "errors",
+    "examples",
+    "files",
+    "quantization",
+    "system",
+    "tokenizer",
+}
+PROCESS_ENTRIES = {"edgegpt.measure.child", "edgegpt.autotune.child"}
 
-# The workstation's half of edgegpt. Nothing of the above imports it, but for a command inside a
-# function. Itself it may import what is up to "parts".
-WORKSTATION = {"model", "checkpoint", "training"}
-HIGHEST_FOR_WORKSTATION = RANK["tokenizer"]
-
-# What keeps text, files and threads out of the inner loop.
-ENGINE_NEVER_LOADS = {"artifact", "tokenizer", "generator", "session", "turn", "stop"}
-ENGINE_PARTS = {"engine", "fair_lock", "kv_cache", "sampling", "step"}
+# They load torch or onnx: elsewhere they are imported inside a function.
+WORKSTATION = {"model", "training", "edgegpt_export"}
 
 # Library -> the only places that import it, as path prefixes from the root.
 LIBRARIES = {
-    "torch": ("edgegpt/model.py", "edgegpt/checkpoint.py", "edgegpt/training/", "export/"),
-    "safetensors": ("edgegpt/checkpoint.py", "edgegpt/training/", "export/"),
+    "torch": ("edgegpt/model/", "edgegpt/training/", "export/"),
+    "safetensors": ("edgegpt/model/", "edgegpt/training/", "export/"),
     "lightning_fabric": ("edgegpt/training/",),
     "onnx": ("export/",),
     "onnxscript": ("export/",),
     "transformers": ("export/edgegpt_export/importers/",),
+    "pydantic": (
+        "edgegpt/autotune/",
+        "edgegpt/budget/",
+        "edgegpt/cli/",
+        "edgegpt/config/schema.py",
+        "edgegpt/measure/bench.py",
+        "edgegpt/planner/",
+        "edgegpt/prediction/target.py",
+        "edgegpt/report/",
+        "edgegpt/training/config.py",
+    ),
+    "yaml": ("edgegpt/config/", "edgegpt/planner/planner.py", "edgegpt/prediction/target.py"),
     "matplotlib": ("edgegpt/measure/plot.py", "edgegpt/report/charts.py"),
-    "jinja2": ("edgegpt/report/page.py",),
+    "jinja2": ("edgegpt/report/html.py",),
     "markupsafe": ("edgegpt/report/",),
-    "pytest": ("edgegpt/pytest_",),
-    "ray": ("edgegpt/planner/ray_cluster.py",),
+    "pytest": ("edgegpt/pytest_plugin/",),
+    "ray": ("edgegpt/planner/ray_backend.py",),
     "rclpy": ("ros2_ws/",),
-    "edgegpt_ros": ("ros2_ws/",),
 }
-
+NOT_ON_A_ROBOT = {"torch", "onnx", "pydantic", "yaml", "typer", "rich", "matplotlib", "edgegpt_export"}
 RUNTIME_DEPENDENCIES = {"numpy", "onnxruntime", "tokenizers", "pyyaml", "rich", "typer", "pydantic"}
 
-
-class Import(NamedTuple):
-    file: str
-    line: int
-    module: str  # absolute, as `edgegpt.config`
-    lazy: bool  # inside a function
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} imports {self.module}"
+MOST_FILES_IN_A_ROOM = 16
+MOST_LINES_OF_A_FILE = 400
+LEAST_LINES_OF_A_FILE = 40
+# Lower these when the code allows it, never raise them.
+MOST_IMPORTS_PER_1000_LINES = 26.0
+MOST_IMPORTS_OF_A_FILE_ON_AVERAGE = 3.5
 
 
-def imports_of(path: Path) -> Iterator[Import]:
-    """Every import of a file, but for those that only a type checker sees."""
-    file = path.relative_to(ROOT).as_posix()
-    package = (
-        path.relative_to(ROOT / "export" if file.startswith("export/") else ROOT).with_suffix("").parts[:-1]
-    )
-
-    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(file, node.lineno, alias.name, lazy)
-        elif isinstance(node, ast.ImportFrom):
-            base = list(package[: len(package) - node.level + 1]) if node.level else []
-            base += node.module.split(".") if node.module else []
-            for alias in node.names:
-                yield Import(file, node.lineno, ".".join([*base, alias.name]), lazy)
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for other in node.orelse:
-                yield from visit(other, lazy)
-        else:
-            inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            for child in ast.iter_child_nodes(node):
-                yield from visit(child, inside)
-
-    return visit(ast.parse(path.read_text(encoding="utf-8"), file), False)
+# Who imports whom
 
 
-SOURCES = sorted(
-    path
-    for folder in ("edgegpt", "export/edgegpt_export", "ros2_ws/src")
-    for path in (ROOT / folder).rglob("*.py")
-    if (ROOT / folder).is_dir()
-)
-IMPORTS = [found for path in SOURCES for found in imports_of(path)]
+def test_every_room_has_its_place_in_the_table() -> None:
+    rooms = {room_of(dotted(path)) for path in sources()}
+    assert rooms - BELOW_ALL - {"__main__"} == set(ROOMS)
 
 
-def module_of(name: str) -> str:
-    """`edgegpt.training.loop` -> `training`; what is not in edgegpt -> ``."""
-    package, _, rest = name.partition(".")
-    return rest.partition(".")[0] if package == "edgegpt" else ""
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_from_the_rooms_of_its_row_and_from_all_of_them(room: str) -> None:
+    used: dict[str, list[str]] = defaultdict(list)
+    for found in first_party():
+        if room_of(dotted(ROOT / found.file)) == room:
+            for module in _modules(found.module, found.names):
+                used[room_of(module)].append(str(found))
+    for allowed in {room, *BELOW_ALL}:
+        used.pop(allowed, None)
+    assert not {other: places for other, places in used.items() if other not in ROOMS[room]}
+    assert not ROOMS[room] - used.keys(), "nothing uses these edges any more; remove them"
 
 
-def source_module(found: Import) -> str:
-    """The module of edgegpt that a file of it is or belongs to."""
-    return found.file.removeprefix("edgegpt/").partition("/")[0].removesuffix(".py")
+def test_the_table_has_no_circle() -> None:
+    list(TopologicalSorter(ROOMS).static_order())  # raises CycleError
 
 
-INSIDE = [
-    found
-    for found in IMPORTS
-    if found.file.startswith("edgegpt/") and found.file != "edgegpt/__init__.py" and module_of(found.module)
-]
-
-
-def in_a_fresh_interpreter(*modules: str) -> set[str]:
-    """The modules that importing these loads."""
-    code = f"import sys; import {', '.join(modules)}; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(run.stdout.split())
-
-
-# What a robot's process loads
-
-
-@pytest.mark.parametrize("module", ["edgegpt", "edgegpt.runtime.generator"])
-def test_the_robot_loads_none_of_the_workstations_libraries(module: str) -> None:
-    loaded = in_a_fresh_interpreter(module)
-    assert not loaded & {
-        "torch",
-        "onnx",
-        "rclpy",
-        "rich",
-        "typer",
-        "safetensors",
-        "transformers",
-        "edgegpt_export",
-    }
-    assert module in loaded
-
-
-def test_the_robots_half_needs_neither_pydantic_nor_yaml() -> None:
-    """More of the kind, and with a file loaded: test_artifact."""
-    loaded = in_a_fresh_interpreter(
-        "edgegpt.runtime.generator", "edgegpt.serving.server", "edgegpt.serving.server"
-    )
-    assert not loaded & {"pydantic", "pydantic_core", "yaml"}
-
-
-def test_the_command_line_starts_without_torch_and_onnx() -> None:
-    assert not in_a_fresh_interpreter("edgegpt.cli.main") & {"torch", "onnx", "edgegpt_export"}
-
-
-def test_the_engine_knows_no_text() -> None:
-    loaded = in_a_fresh_interpreter(*(f"edgegpt.{name}" for name in sorted(ENGINE_PARTS)))
-    assert not loaded & {f"edgegpt.{name}" for name in ENGINE_NEVER_LOADS}
-    assert "tokenizers" not in loaded
-
-
-def test_a_config_is_read_without_numpy_and_onnxruntime() -> None:
-    assert not in_a_fresh_interpreter("edgegpt.config", "edgegpt.accounting") & {"numpy", "onnxruntime"}
-
-
-# What the sources say
-
-
-def test_every_module_of_edgegpt_has_its_place_in_the_table() -> None:
-    modules = {
-        path.name.removesuffix(".py") for path in (ROOT / "edgegpt").iterdir() if path.name[0] not in "_."
-    }
-    modules -= {"py.typed"}
-    placed = RANK.keys() | WORKSTATION
-    assert not modules - placed, "give the new module a layer in LAYERS, or put it into WORKSTATION"
-
-
-def test_a_module_imports_only_from_its_own_layer_and_those_below() -> None:
-    upward = [
-        str(found)
-        for found in INSIDE
-        if source_module(found) in RANK
-        and module_of(found.module) in RANK
-        and RANK[module_of(found.module)] > RANK[source_module(found)]
-    ]
-    assert not upward
-
-
-def test_only_an_edge_imports_the_workstations_half_and_only_inside_a_function() -> None:
+def test_only_names_of_a_rooms_face_are_imported_from_outside_it() -> None:
     wrong = [
         str(found)
-        for found in INSIDE
-        if module_of(found.module) in WORKSTATION
-        and source_module(found) not in WORKSTATION
-        and not (source_module(found) in LAYERS["edges"] and found.lazy)
+        for found in first_party()
+        if found.package == "edgegpt"
+        and found.module.count(".") > 1
+        and room_of(found.module) != room_of(dotted(ROOT / found.file))
+        and found.module not in PROCESS_ENTRIES
+        and room_of(found.module) != "cli"  # `python -m edgegpt` starts cli.main
     ]
     assert not wrong
 
 
-def test_the_workstations_half_imports_nothing_of_the_engine_and_above() -> None:
-    wrong = [
-        str(found)
-        for found in INSIDE
-        if source_module(found) in WORKSTATION
-        and RANK.get(module_of(found.module), 0) > HIGHEST_FOR_WORKSTATION
-    ]
-    assert not wrong
+@pytest.mark.parametrize("face", [path for path in sources() if path.name == "__init__.py"], ids=dotted)
+def test_a_lazy_face_gives_every_name_that_it_shows_to_a_type_checker(face: Path) -> None:
+    text = face.read_text(encoding="utf-8")
+    if "lazy_names(" in text:
+        module = import_module(dotted(face))
+        (shown,) = (node for node in ast.walk(ast.parse(text)) if _is_for_type_checkers(node))
+        names = {
+            name.name for part in ast.walk(shown) if isinstance(part, ast.ImportFrom) for name in part.names
+        }
+        assert not {name for name in names if not hasattr(module, name)}
 
 
-def test_edgegpt_finds_the_exporter_only_from_a_command_and_lazily() -> None:
+def test_what_loads_torch_or_onnx_is_imported_inside_functions_alone() -> None:
     wrong = [
         str(found)
-        for found in IMPORTS
-        if found.module.split(".")[0] == "edgegpt_export"
-        and not found.file.startswith(("export/", "ros2_ws/"))
-        and not (found.file.startswith(("edgegpt/cli/", "edgegpt/pytest_items")) and found.lazy)
+        for found in first_party()
+        if {room_of(module) for module in _modules(found.module, found.names)} & WORKSTATION
+        and room_of(dotted(ROOT / found.file)) not in WORKSTATION
+        and not found.lazy
     ]
     assert not wrong
 
@@ -276,44 +233,68 @@ def test_edgegpt_finds_the_exporter_only_from_a_command_and_lazily() -> None:
 def test_a_library_is_imported_only_where_it_belongs(library: str) -> None:
     wrong = [
         str(found)
-        for found in IMPORTS
-        if found.module.split(".")[0] == library and not found.file.startswith(LIBRARIES[library])
+        for found in imports()
+        if found.package == library and not found.file.as_posix().startswith(LIBRARIES[library])
     ]
     assert not wrong
 
 
-def test_the_engine_and_the_exporter_meet_in_the_contract_alone() -> None:
-    """The exporter reads a finished file back through `artifact`, but builds none with the engine's parts.
-
-    `task` alone answers a user's examples with a file, as the robot would.
-    """
+def test_the_exporter_builds_no_file_with_the_engines_parts() -> None:
+    """It reads a finished file back; `task_accuracy` alone answers a user's examples, as the robot does."""
+    engine_parts = {"Engine", "KVCache", "Session", "TextGenerator", "load"}
     wrong = [
         str(found)
-        for found in IMPORTS
-        if found.file.startswith("export/")
-        and found.file != "export/edgegpt_export/task.py"
-        and module_of(found.module) in {"engine", "generator", "kv_cache", "step", "session", "turn"}
+        for found in first_party()
+        if found.file.parts[0] == "export"
+        and found.file.name != "task_accuracy.py"
+        and found.module == "edgegpt.runtime"
+        and engine_parts & set(found.names)
     ]
     assert not wrong
+
+
+# What an entry loads
+
+
+@pytest.mark.parametrize(
+    ("entry", "never"),
+    [
+        ("edgegpt", {"numpy", "onnxruntime", "tokenizers", *NOT_ON_A_ROBOT}),
+        ("edgegpt.config", {"numpy", "onnxruntime", *NOT_ON_A_ROBOT}),
+        ("edgegpt.accounting", {"numpy", "onnxruntime", *NOT_ON_A_ROBOT}),
+        ("edgegpt.quantization", {"numpy", "onnxruntime", *NOT_ON_A_ROBOT}),
+        ("edgegpt.runtime.engine", {"tokenizers", "edgegpt.runtime.artifact", *NOT_ON_A_ROBOT}),
+        ("edgegpt.runtime.generator", NOT_ON_A_ROBOT),
+        ("edgegpt.serving", NOT_ON_A_ROBOT),
+        ("edgegpt.measure.process", NOT_ON_A_ROBOT),
+        ("edgegpt.cli.main", {"torch", "onnx", "matplotlib", "edgegpt_export"}),
+        ("edgegpt.pytest_plugin", {"numpy", "onnxruntime", "pydantic", "yaml", "typer", "rich"}),
+        ("edgegpt_export.graph", {"torch"}),
+    ],
+)
+def test_an_entry_loads_nothing_that_it_does_not_need(entry: str, never: set[str]) -> None:
+    """For the ROS node: tests/ros/test_workspace.py."""
+    code = f"import sys, {entry}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(run.stdout.split())
+    assert entry in loaded
+    assert not loaded & never
 
 
 # What an installation without extras brings
 
 
 def test_the_runtime_needs_exactly_these_seven_libraries() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {line.split(">")[0].lower() for line in project["dependencies"]} == RUNTIME_DEPENDENCIES
-    assert len(project["dependencies"]) == len(RUNTIME_DEPENDENCIES)
+    dependencies = _project()["dependencies"]
+    assert {line.split(">")[0].lower() for line in dependencies} == RUNTIME_DEPENDENCIES
+    assert len(dependencies) == len(RUNTIME_DEPENDENCIES)
 
 
 def test_every_requirement_is_a_lower_bound_only() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [
-        *project["dependencies"],
-        *(line for extra in project["optional-dependencies"].values() for line in extra),
-    ]
-    for line in lines:
-        if not line.startswith("edgegpt["):
+    project = _project()
+    extras = project["optional-dependencies"].values()
+    for line in [*project["dependencies"], *(line for extra in extras for line in extra)]:
+        if not line.startswith(f"{project['name']}["):
             assert ">=" in line, line
             assert not any(sign in line for sign in ("<", "==", "~", "!", ",")), line
 
@@ -321,9 +302,53 @@ def test_every_requirement_is_a_lower_bound_only() -> None:
 def test_every_error_that_a_user_may_meet_is_at_home_in_errors() -> None:
     elsewhere = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in SOURCES
+        for path in sources()
         if path.is_relative_to(ROOT / "edgegpt") and path.name != "errors.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Error") for base in node.bases)
     ]
     assert not elsewhere
+
+
+# Shape
+
+
+def test_the_root_of_the_package_holds_these_ten_modules() -> None:
+    assert {path.stem for path in (ROOT / "edgegpt").glob("*.py")} == ROOT_MODULES
+
+
+def test_a_room_is_small_enough_to_be_looked_over() -> None:
+    files: dict[Path, int] = defaultdict(int)
+    for path in sources():
+        files[path.parent] += 1
+    large = {str(folder.relative_to(ROOT)): n for folder, n in files.items() if n > MOST_FILES_IN_A_ROOM}
+    # One file a command; and the ROS package, whose layout ROS gives.
+    assert not large.keys() - {"edgegpt/cli", "ros2_ws/src/edgegpt_ros/edgegpt_ros"}
+
+
+def test_a_file_has_one_duty_and_enough_of_it() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert not [str(path) for path, n in lines.items() if n > MOST_LINES_OF_A_FILE]
+    small = [path for path, n in lines.items() if n < LEAST_LINES_OF_A_FILE]
+    assert not [str(path) for path in small if path.name not in ("__init__.py", "__main__.py")]
+
+
+def test_files_import_little_of_each_other() -> None:
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources())
+    assert 1000 * len(first_party()) / lines <= MOST_IMPORTS_PER_1000_LINES
+    assert len(first_party()) / len(sources()) <= MOST_IMPORTS_OF_A_FILE_ON_AVERAGE
+
+
+def _modules(module: str, names: tuple[str, ...]) -> list[str]:
+    """Return what an import leads to: `from edgegpt import contract` is of the module edgegpt.contract."""
+    if module != "edgegpt":
+        return [module]
+    return [f"edgegpt.{name}" if name in ROOMS or name in BELOW_ALL else "edgegpt" for name in names]
+
+
+def _is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _project() -> dict[str, object] | dict[str, list[str]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -15,15 +15,15 @@ import edgegpt
 from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.quantization import FLOAT, matrices, recipe
+from edgegpt.runtime import LIMITS, ParityRow
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.calibration import cache_scales
-from edgegpt_export.evidence import LIMITS, Row
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.graph_checks import expected_weight_bytes, misnamed_matrices, weight_bytes
-from edgegpt_export.write import seal
+from edgegpt_export.write import write_digest
 
 FORMS = [(precision, kv) for precision in ("fp32", "int8", "int4") for kv in ("fp32", "int8")][1:]
 
@@ -121,13 +121,13 @@ def test_a_tied_head_is_stored_once():
 
 
 def relabelled(source, target, **entries):
-    """A file that says something else of itself, with a seal that fits."""
+    """A file that says something else of itself, with a write_digest that fits."""
     model = onnx.load(str(source))
     del model.metadata_props[-1]  # the digest of what comes before it
     for entry in model.metadata_props:
         entry.value = entries.get(entry.key.removeprefix("edgegpt."), entry.value)
     onnx.save(model, str(target))
-    seal(target)
+    write_digest(target)
     return target
 
 
@@ -178,12 +178,12 @@ def test_a_mix_that_swaps_two_matrices_of_one_size_is_noticed():
     ("length", "agreed", "fails"), [(7, 6, False), (7, 5, True), (1, 0, False), (100, 94, True)]
 )
 def test_what_may_differ_is_rounded_up_to_whole_positions(length, agreed, fails):
-    row = Row(length, max_abs=9.0, kl=0.0, top1=agreed / length)
+    row = ParityRow(length, max_abs=9.0, kl=0.0, top1=agreed / length)
     assert bool(row.failures(LIMITS["int8"])) == fails
 
 
 def test_a_row_of_nan_fails():
-    assert len(Row(1, float("nan"), float("nan"), float("nan")).failures(LIMITS["fp32"])) == 3
+    assert len(ParityRow(1, float("nan"), float("nan"), float("nan")).failures(LIMITS["fp32"])) == 3
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

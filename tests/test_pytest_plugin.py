@@ -153,7 +153,7 @@ def test_a_file_without_evidence_has_not_proved_its_parity(pytester: pytest.Pyte
     unproved = write_file(pytester.path / "unproved.onnx", graph(), metadata())
     result = run(pytester, unproved, "sizes.yaml", "-k", "parity or causality or determinism")
     result.assert_outcomes(passed=2, failed=1, deselected=2)
-    result.stdout.fnmatch_lines(["*unproved.onnx*evidence*"])
+    result.stdout.fnmatch_lines(["*unproved.onnx*verification result*"])
 
 
 def test_with_a_checkpoint_the_file_is_verified_against_pytorch(

@@ -13,8 +13,9 @@ from edgegpt.measure.spec import ProcessResult
 from edgegpt.report.facts import read_weights
 from edgegpt.report.html import breakable, fixed, page, short, size
 from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.evidence import read_evidence
 from edgegpt.runtime.onnx_file import file_sha256
-from edgegpt.runtime.self_check import read_evidence, repeat
+from edgegpt.runtime.self_check import repeat_checks
 
 Capture = pytest.CaptureFixture[str]
 
@@ -45,9 +46,9 @@ def test_the_page_says_what_the_file_is_and_where_it_comes_from(html: str, file:
 
 def test_every_number_of_the_evidence_is_there_beside_its_limit(html: str, file: Path) -> None:
     evidence, text = read_evidence(open_artifact(file)), words(html)
-    assert [row.tokens for row in evidence.lengths] == [1, 2, 7, 47, 48]
-    for row in evidence.lengths:
-        assert f"{row.tokens} {short(row.max_abs)} {short(row.kl)} 100 % ✓ passed" in text
+    assert [row.length for row in evidence.rows] == [1, 2, 7, 47, 48]
+    for row in evidence.rows:
+        assert f"{row.length} {short(row.max_abs)} {short(row.kl)} 100 % ✓ passed" in text
     assert "limit 1.0e-4 1.0e-6 100 %" in text
     for check in evidence.checks:
         assert f"{check.name} {check.what} {short(check.value)} {short(check.limit)} ✓ passed" in text
@@ -187,7 +188,7 @@ def test_a_mix_without_a_limit_is_shown_without_one(int8_file: Path) -> None:
 
 def test_what_is_repeated_here_is_measured_here(int8_file: Path) -> None:
     steps: list[str] = []
-    numbers = repeat(open_artifact(int8_file), 1, steps.append)
+    numbers = repeat_checks(open_artifact(int8_file), 1, steps.append)
     assert [number.name for number in numbers] == ["causality", "stepwise = whole", "determinism"]
     assert all(number.passed for number in numbers)
     assert "nats of KL divergence" in numbers[1].what

@@ -104,29 +104,29 @@ def test_a_missing_and_a_damaged_file_are_refused_and_leave_no_page(
 @pytest.mark.parametrize(
     ("evidence", "sentence"),
     [
-        ("{}", "holds no evidence"),
-        ('{"rows": [{"length": 1}], "limits": {}, "checks": {}}', "the evidence in .* is damaged"),
-        ('{"rows": 7, "limits": {}, "checks": {}}', "the evidence in .* is damaged"),
+        ("{}", "holds no verification result"),
+        ('{"rows": [{"length": 1}], "limits": {}, "checks": {}}', "the verification result in .* is damaged"),
+        ('{"rows": 7, "limits": {}, "checks": {}}', "the verification result in .* is damaged"),
         (
             '{"rows": [{"length": 1, "max_abs": "x", "kl": 0, "top1": 1}], "checks": {},'
             ' "limits": {"max_abs": null, "kl": 1, "top1": 1}}',
-            "the evidence in .* is damaged",
+            "the verification result in .* is damaged",
         ),
         (
             '{"rows": [{"length": 1, "max_abs": 0, "kl": 0, "top1": 1}], "checks": {},'
             ' "limits": {"max_abs": 1, "kl": 1, "top1": 1}}',
-            "the evidence in .* is damaged",
+            "the verification result in .* is damaged",
         ),
         (
             '{"rows": [{"length": 1, "max_abs": 0, "kl": 0, "top1": 1}], "checks": {},'
             ' "limits": {"max_abs": 1, "kl": 1, "top1": -Infinity, "causality": 1, "consistency": 1}}',
-            "the evidence in .* is damaged",
+            "the verification result in .* is damaged",
         ),
         (
             '{"rows": [{"length": 1, "max_abs": 0, "kl": 0, "top1": 1}], "checks":'
             f' {{"causality": {{"value": 1{"0" * 400}, "limit": 1}}}},'
             ' "limits": {"max_abs": 1, "kl": 1, "top1": 1, "causality": 1, "consistency": 1}}',
-            "the evidence in .* is damaged",
+            "the verification result in .* is damaged",
         ),
         ("[", "is not JSON"),
     ],

@@ -20,7 +20,7 @@ from edgegpt.budget.budget import Board, Budget, FirstTokenLatency
 from edgegpt.budget.verdict import Estimate
 from edgegpt.cli.main import main
 from edgegpt.report.html import page as html_of, times
-from edgegpt.runtime.self_check import Number
+from edgegpt.runtime.evidence import CheckResult
 from edgegpt_export import export_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -134,7 +134,7 @@ def test_names_without_a_place_to_break_them_stay_on_a_phone(
     silicon = replace(MACHINE, cpu=HARD, system=HARD, versions={**MACHINE.versions, HARD: HARD})
     target = TARGET.model_copy(update={"name": HARD})
     report = made_report(file, checked=held, bench=made_bench(file, machine=silicon), target=target)
-    evidence = replace(report.evidence, checks=(*report.evidence.checks, Number(HARD, 0.0, 1.0, "")))
+    evidence = replace(report.evidence, checks=(*report.evidence.checks, CheckResult(HARD, 0.0, 1.0, "")))
     hard = replace(
         report,
         facts=replace(report.facts, data_file=HARD, data_sha256="d" * 64, tool=HARD, weights_sha256=HARD),

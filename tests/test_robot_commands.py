@@ -1,53 +1,63 @@
 """What the training data of `rover` promises."""
 
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import jsonschema
 import pytest
-
-from edgegpt.training import robot_commands
-from edgegpt.training.robot_commands import (
+import robot_commands
+from robot_commands import (
     SPLITS,
+    Example,
     generate,
-    numbers,
-    objects,
     out_of_scope,
     phrasings,
+    quantities,
     templates,
-    words,
+    vocabulary,
 )
-from edgegpt.training.robot_commands.__main__ import main
-from edgegpt.training.robot_commands.commands import TEMPLATES
+from robot_commands.__main__ import main
+from robot_commands.commands import TEMPLATES
 
 COUNT = 3000
+Examples = dict[str, list[Example]]  # of every split
+DIGESTS = {
+    "train": "c5760a71ac68f472",
+    "plain": "5505a29d7217ba60",
+    "unseen_phrasings": "5464a2254136268f",
+    "unseen_objects": "44af12f2f986eea1",
+}
 
 
 @pytest.fixture(scope="module")
-def examples():
+def examples() -> Examples:
     return {split: list(generate(split, COUNT, seed=11)) for split in SPLITS}
 
 
 @pytest.fixture(scope="module")
-def train_prompts():
+def train_prompts() -> list[str]:
     return [example.prompt for example in generate("train", 20_000, seed=12)]
 
 
-def commands_of(example):
-    return json.loads(example.completion)["commands"]
+def commands_of(example: Example) -> list[dict[str, Any]]:
+    commands: list[dict[str, Any]] = json.loads(example.completion)["commands"]
+    return commands
 
 
-def objects_of(example):
+def objects_of(example: Example) -> list[str]:
     return [c[key] for c in commands_of(example) for key in ("object", "on") if key in c]
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_completion_is_valid_and_compact(examples, split):
+def test_every_completion_is_valid_and_compact(examples: Examples, split: str) -> None:
     schema = robot_commands.schema()
     validator = jsonschema.Draft202012Validator(schema)
     order = {
@@ -69,22 +79,29 @@ def test_every_completion_is_valid_and_compact(examples, split):
                 )
 
 
-def test_all_ten_actions_are_taught(examples):
+def test_all_ten_actions_are_taught(examples: Examples) -> None:
     for split in SPLITS:
         assert {c["action"] for e in examples[split] for c in commands_of(e)} == set(phrasings.PHRASINGS)
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_shorter_run_is_the_beginning_of_a_longer_one(examples, split):
+def test_a_shorter_run_is_the_beginning_of_a_longer_one(examples: Examples, split: str) -> None:
     assert list(generate(split, 200, seed=11)) == examples[split][:200]
     assert list(generate(split, 200, seed=13)) != examples[split][:200]
 
 
-def test_examples_do_not_depend_on_hash_randomisation():
-    code = "from edgegpt.training.robot_commands import *; print([list(generate(s, 50, 3)) for s in SPLITS])"
+@pytest.mark.parametrize("split", SPLITS)
+def test_examples_are_the_same_byte_for_byte_as_those_that_rover_was_trained_on(split: str) -> None:
+    text = "".join(f"{prompt}\n{completion}\n" for prompt, completion in generate(split, 2000, seed=7))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGESTS[split]
+
+
+def test_examples_do_not_depend_on_hash_randomisation() -> None:
+    code = "from robot_commands import *; print([list(generate(s, 50, 3)) for s in SPLITS])"
     runs = {
         subprocess.run(
             [sys.executable, "-c", code],
+            cwd=Path(robot_commands.__file__).parents[1],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
@@ -95,7 +112,7 @@ def test_examples_do_not_depend_on_hash_randomisation():
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_copied_texts_stand_in_the_prompt_letter_by_letter(examples, split):
+def test_copied_texts_are_in_the_prompt_letter_by_letter(examples: Examples, split: str) -> None:
     for example in examples[split]:
         for command in commands_of(example):
             for key in ("object", "on", "text"):
@@ -103,34 +120,34 @@ def test_copied_texts_stand_in_the_prompt_letter_by_letter(examples, split):
 
 
 @pytest.mark.parametrize("group", [*TEMPLATES, "out of scope"])
-def test_held_out_templates_are_new_phrasings_of_known_words(group):
-    variants = out_of_scope.PAIRS if group == "out of scope" else TEMPLATES[group]
+def test_held_out_templates_are_new_phrasings_of_known_words(group: str) -> None:
+    variants = out_of_scope.DIVISIONS if group == "out of scope" else TEMPLATES[group]
     train = {t for kept, _ in variants.values() for t in kept}
     held = {t for _, out in variants.values() for t in out}
     assert 0.04 < len(held) / len(train | held) < 0.2
-    assert set().union(*map(templates.vocabulary, held)) <= set().union(*map(templates.vocabulary, train))
+    assert set().union(*map(templates.words_of, held)) <= set().union(*map(templates.words_of, train))
     said = set().union(*map(templates.expansions, train))
     assert not said & set().union(*map(templates.expansions, held))
 
 
-def test_no_validation_prompt_occurs_in_training(examples, train_prompts):
+def test_no_validation_prompt_occurs_in_training(examples: Examples, train_prompts: list[str]) -> None:
     seen = set(train_prompts)
     for split in ("unseen_phrasings", "unseen_objects"):
         assert not [e.prompt for e in examples[split] if e.prompt in seen]
 
 
-def test_held_out_nouns_never_occur_in_training(train_prompts):
+def test_held_out_nouns_never_occur_in_training(train_prompts: list[str]) -> None:
     held = {
         word
-        for text in (words.HELD_OUT_NOUNS, words.HELD_OUT_SURFACES)
-        for p in words.phrases(text)
+        for text in (vocabulary.HELD_OUT_NOUNS, vocabulary.HELD_OUT_SURFACES)
+        for p in templates.split_words(text)
         for word in p.rstrip("*").split()
     }
     assert len(held) >= 60
     kept = {
         word
-        for text in (words.TRAIN_NOUNS, words.TRAIN_SURFACES)
-        for p in words.phrases(text)
+        for text in (vocabulary.TRAIN_NOUNS, vocabulary.TRAIN_SURFACES)
+        for p in templates.split_words(text)
         for word in p.rstrip("*").split()
     }
     assert len(kept) >= 250
@@ -138,38 +155,40 @@ def test_held_out_nouns_never_occur_in_training(train_prompts):
     assert not held & {word for prompt in train_prompts for word in re.findall("[a-z]+", prompt.lower())}
 
 
-def test_invented_words_follow_the_crc_rule(examples):
+def test_invented_words_follow_the_crc_rule(examples: Examples) -> None:
     rng = Random(1)
-    assert all(objects.held_out(objects.invent(rng, True)) for _ in range(200))
-    assert not any(objects.held_out(objects.invent(rng, False)) for _ in range(200))
+    assert all(vocabulary.is_held_out(vocabulary.invent_word(rng, True)) for _ in range(200))
+    assert not any(vocabulary.is_held_out(vocabulary.invent_word(rng, False)) for _ in range(200))
     for split in SPLITS:
         invented = {
-            w for e in examples[split] for o in objects_of(e) for w in o.split() if w not in objects.TAKEN
+            w for e in examples[split] for o in objects_of(e) for w in o.split() if w not in vocabulary.TAKEN
         }
         assert len(invented) > 500
-        assert {objects.held_out(w) for w in invented} == {split == "unseen_objects"}
+        assert {vocabulary.is_held_out(w) for w in invented} == {split == "unseen_objects"}
 
 
-def test_every_unseen_objects_example_names_a_new_object(examples):
+def test_every_unseen_objects_example_names_a_new_object(examples: Examples) -> None:
     held = {
-        p.rstrip("*") for text in (words.HELD_OUT_NOUNS, words.HELD_OUT_SURFACES) for p in words.phrases(text)
+        p.rstrip("*")
+        for text in (vocabulary.HELD_OUT_NOUNS, vocabulary.HELD_OUT_SURFACES)
+        for p in templates.split_words(text)
     }
     for example in examples["unseen_objects"]:
         named = objects_of(example)
         assert named
         for name in named:
-            assert any(name == noun or name.endswith(" " + noun) for noun in held) or objects.held_out(
+            assert any(name == noun or name.endswith(" " + noun) for noun in held) or vocabulary.is_held_out(
                 name.split()[-1]
             ), example
 
 
-def test_half_of_the_training_examples_with_objects_hold_an_invented_word(examples):
+def test_half_of_the_training_examples_with_objects_hold_an_invented_word(examples: Examples) -> None:
     named = [objects_of(e) for e in examples["train"] if objects_of(e)]
-    strange = [n for n in named if any(w not in objects.TAKEN for o in n for w in o.split())]
+    strange = [n for n in named if any(w not in vocabulary.TAKEN for o in n for w in o.split())]
     assert 0.45 < len(strange) / len(named) < 0.75
 
 
-def test_distribution_of_command_counts(examples):
+def test_distribution_of_command_counts(examples: Examples) -> None:
     for split in ("train", "unseen_phrasings"):
         counts = Counter(len(commands_of(e)) for e in examples[split])
         assert 0.06 < counts[0] / COUNT < 0.1
@@ -180,17 +199,17 @@ def test_distribution_of_command_counts(examples):
 @pytest.mark.parametrize(
     ("half_feet", "metres"), [(1, 0.15), (2, 0.3), (5, 0.76), (6, 0.91), (20, 3.05), (64, 9.75)]
 )
-def test_feet_become_metres(half_feet, metres):
-    assert numbers.number(numbers.feet_to_hundredths(half_feet)) == metres
+def test_feet_become_metres(half_feet: int, metres: float) -> None:
+    assert quantities.number(quantities.feet_to_hundredths(half_feet)) == metres
 
 
-def test_quantities_in_prompts_mean_what_they_say():
+def test_quantities_in_prompts_mean_what_they_say() -> None:
     plain = re.compile(
         r"^(?:move|drive|go|roll|travel) forward (\d+(?:\.\d+)?) ?"
         r"(m|cm|ft|metres?|meters?|centimetres?|centimeters?|feet|foot)[.!]?$"
     )
     factor = {"m": 1, "c": 0.01, "f": 0.3048}
-    seen = Counter()
+    seen: Counter[str] = Counter()
     for prompt, completion in generate("train", 40_000, seed=14):
         if match := plain.match(prompt.lower()):
             amount, unit = match.groups()
@@ -203,17 +222,17 @@ def test_quantities_in_prompts_mean_what_they_say():
     assert len(seen) == 3
 
 
-def test_numbers_in_words():
-    assert numbers.in_words(35) == "thirty five"
-    assert numbers.in_words(120, hundred="a hundred") == "a hundred and twenty"
-    assert numbers.decimal_words(205) == "two point zero five"
+def test_numbers_in_words() -> None:
+    assert quantities.in_words(35) == "thirty five"
+    assert quantities.in_words(120, hundred="a hundred") == "a hundred and twenty"
+    assert quantities.decimal_words(205) == "two point zero five"
     rng = Random(2)
-    halves = {numbers.fraction_words(rng, 250, "metre", "metres") for _ in range(50)}
+    halves = {quantities.fraction_words(rng, 250, "metre", "metres") for _ in range(50)}
     assert halves == {"two and a half metres"}
-    assert numbers.fraction_words(rng, 50, "metre", "metres") == "half a metre"
+    assert quantities.fraction_words(rng, 50, "metre", "metres") == "half a metre"
 
 
-def test_the_command_line_writes_json_lines(tmp_path):
+def test_the_command_line_writes_json_lines(tmp_path: Path) -> None:
     out = tmp_path / "some.jsonl"
     assert main(["--split", "unseen_objects", "--count", "20", "--seed", "3", "--out", str(out)]) == 0
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -221,7 +240,7 @@ def test_the_command_line_writes_json_lines(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["some.jsonl"]
 
 
-def test_the_command_line_refuses_in_one_sentence(tmp_path, capsys):
+def test_the_command_line_refuses_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--split", "test", "--count", "20", "--out", str(tmp_path / "a")]) == 2
     assert "got 'test'" in capsys.readouterr().err
     assert main(["--count", "-1", "--out", str(tmp_path / "a")]) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
+from robot_commands import generate
 from safetensors import safe_open
 
 import edgegpt
@@ -14,7 +15,6 @@ from edgegpt.examples import read_jsonl
 from edgegpt.runtime.evaluation import evaluate
 from edgegpt.training.config import RunConfig
 from edgegpt.training.loop import STATE
-from edgegpt.training.robot_commands import generate
 from edgegpt_export import export_checkpoint
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

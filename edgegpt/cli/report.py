@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgegpt.budget import doubt
-from edgegpt.cli.options import check_name, check_out_file, out_file
+from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
 from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
@@ -46,9 +46,6 @@ def report(
     Exit code 1, after the page is written, where the file falls short of its proof or of the budget.
     """
     check_out_file("--out", out, (".html", ".htm"))
-    for option, given in (("--budget", budget), ("--target", target)):
-        if given is not None:
-            check_name(option, given)
     with needs("report"):
         from edgegpt.report import save_page
     from edgegpt.report import gather, report_json

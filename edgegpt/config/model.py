@@ -24,7 +24,7 @@ _LONGEST_JSON: Final = 10_000  # characters; what is longer is refused, and YAML
 class ModelConfig:
     """Hyper-parameters of one model. Unknown keys and wrong types are refused."""
 
-    # What edgegpt.schemas, through pydantic, cannot see: the checks below are our own.
+    # What tools/json_schemas.py, through pydantic, cannot see: the checks below are our own.
     __pydantic_config__: ClassVar[dict[str, str]] = {"title": "edgegpt model", "extra": "forbid"}
 
     family: Literal["gpt2"] = field(

@@ -15,12 +15,12 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.quantization import (
     AUTO,
-    BITS,
     FLOAT,
     Recipe,
     block_size,
     matrices,
     matrix_bytes,
+    read_recipe,
     recipe,
     weight_bytes,
 )
@@ -203,20 +203,12 @@ def kind_of(name: str) -> str:
 
 
 def _bits(artifact: Artifact) -> Recipe:
-    usual = recipe(artifact.config, "fp32")
-    bits = artifact.recipe.get("bits", usual)
-    # A float, a truth value or a list are no bits, though the first two equal some or can be looked up.
-    numbers = bits.values() if isinstance(bits, dict) and bits.keys() == usual.keys() else [None]
-    if not all(type(few) is int and few in BITS for few in numbers):
-        raise ArtifactError(
-            f"the recipe in {artifact.path} does not say 4, 8 or 32 bits for each matrix of its model; "
-            "export it again"
-        )
+    bits = read_recipe(artifact.recipe, artifact.config, artifact.path)
     if artifact.precision != AUTO and bits != recipe(artifact.config, artifact.precision):
         raise ArtifactError(
             f"{artifact.path} calls itself {artifact.precision}, but its recipe is another; export it again"
         )
-    return {name: int(few) for name, few in bits.items()}
+    return bits
 
 
 def _why(artifact: Artifact) -> dict[str, Any]:

@@ -27,7 +27,14 @@ from edgegpt.prediction import Target
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, Weights, read_facts, read_weights
 from edgegpt.report.roofline import Point, Predicted, Roofline, predict, roofline
-from edgegpt.runtime import Evidence, Number, file_identity, open_artifact, read_evidence, repeat
+from edgegpt.runtime import (
+    CheckResult,
+    Evidence,
+    file_identity,
+    open_artifact,
+    read_evidence,
+    repeat_checks,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Report:
     facts: Facts
     weights: Weights
     evidence: Evidence
-    repeated: tuple[Number, ...]
+    repeated: tuple[CheckResult, ...]
     bench: Bench
     roofline: Roofline
     checked: Check | None
@@ -70,7 +77,7 @@ class Report:
             for number in self.repeated
             if not number.passed
         )
-        return self.evidence.failures + now
+        return (*self.evidence.failures, *now)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -130,7 +137,7 @@ def gather(
     facts, weights, evidence = read_facts(artifact), read_weights(artifact), read_evidence(artifact)
     if limits is not None:
         check_fit(limits, path, artifact.config, artifact.tokenizer)
-    repeated = repeat(artifact, threads, on_step)
+    repeated = repeat_checks(artifact, threads, on_step)
     del artifact  # its memory, before others measure theirs
     measured = run_bench(
         path, plan, before=before, on_progress=lambda share: on_step(f"measuring, {share:.0%}")
@@ -190,10 +197,7 @@ def report_json(report: Report) -> dict[str, Any]:
             "path": str(facts.path),
         },
         "weights": {**asdict(weights), "bits": dict(weights.bits)},
-        "evidence": {
-            **asdict(evidence),
-            "checks": [_number(number) for number in evidence.checks],
-        },
+        "evidence": _evidence(evidence),
         "repeated": [_number(number) for number in report.repeated],
         "bench": report.bench.to_json(),
         "roofline": {
@@ -208,7 +212,28 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _number(number: Number) -> dict[str, Any]:
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    limits = evidence.limits
+    return {
+        "max_abs": limits.max_abs,
+        "kl": limits.kl,
+        "top1": limits.top1,
+        "lengths": [
+            {
+                "tokens": row.length,
+                "max_abs": row.max_abs,
+                "kl": row.kl,
+                "top1": row.top1,
+                "passed": not row.failures(limits),
+            }
+            for row in evidence.rows
+        ],
+        "checks": [_number(check) for check in evidence.checks],
+        "failures": evidence.failures,
+    }
+
+
+def _number(number: CheckResult) -> dict[str, Any]:
     return {**asdict(number), "passed": number.passed}
 
 

@@ -18,8 +18,8 @@ from edgegpt.report.html import page
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import predict, roofline
 from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.evidence import CheckResult, read_evidence
 from edgegpt.runtime.onnx_file import read_file
-from edgegpt.runtime.self_check import Number, read_evidence
 from helpers.sample_figures import FIGURES as MADE, MACHINE
 
 # A legal name of a file that would do harm on a page that does not escape it.
@@ -70,7 +70,7 @@ def made_report(
         facts=facts,
         weights=weights,
         evidence=read_evidence(artifact),
-        repeated=(Number("causality", 0.0, 1e-6, "nats"), Number("determinism", 0, 0, "tokens")),
+        repeated=(CheckResult("causality", 0.0, 1e-6, "nats"), CheckResult("determinism", 0, 0, "tokens")),
         bench=bench,
         roofline=roofline(facts.config, bench),
         checked=checked,
