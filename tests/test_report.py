@@ -13,8 +13,8 @@ from edgegpt.measure.spec import ProcessResult
 from edgegpt.report.facts import read_weights
 from edgegpt.report.html import breakable, fixed, page, short, size
 from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.onnx_file import file_sha256
 from edgegpt.runtime.evidence import read_evidence
+from edgegpt.runtime.onnx_file import file_sha256
 from edgegpt.runtime.self_check import repeat_checks
 
 Capture = pytest.CaptureFixture[str]

@@ -161,7 +161,12 @@ def test_a_file_of_other_weights_is_refused(
 
 
 def test_a_file_of_another_config_with_the_same_weights_is_refused(
-    file: Path, tiny_config: ModelConfig, tiny_gpt: GPT, tiny_tokenizer: Tokenizer, tmp_path: Path, refused: Any
+    file: Path,
+    tiny_config: ModelConfig,
+    tiny_gpt: GPT,
+    tiny_tokenizer: Tokenizer,
+    tmp_path: Path,
+    refused: Any,
 ) -> None:
     model = random_gpt(replace(tiny_config, n_head=4))
     model.load_state_dict(tiny_gpt.state_dict())

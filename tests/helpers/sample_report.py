@@ -18,8 +18,8 @@ from edgegpt.report.html import page
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import predict, roofline
 from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.onnx_file import read_file
 from edgegpt.runtime.evidence import CheckResult, read_evidence
+from edgegpt.runtime.onnx_file import read_file
 from helpers.sample_figures import FIGURES as MADE, MACHINE
 
 # A legal name of a file that would do harm on a page that does not escape it.
