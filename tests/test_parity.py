@@ -12,7 +12,7 @@ from conftest import random_gpt
 from helpers.graphs import TARGETS, engine_graph, model_and_graph, random_ids, session_of, small, torch_logits
 from hypothesis import given, settings, strategies as st
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.quantization import recipe
 from edgegpt_export import build_engine_graph
 from edgegpt_export.graph_checks import expected_weight_bytes, unwanted_operators, weight_bytes
