@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import workers
+from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest finds here)
+    default_signals_in_children,
+    pytest_collection_modifyitems,
+    pytest_configure,
+)
 from helpers.sample_report import NAME
 from hypothesis import settings
 
@@ -37,10 +41,6 @@ CORPUS = [
     'say "hello there" and wait 5 seconds',
     "naïve café 😀 漢字 — e\u0301",
 ]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    workers.share(config)
 
 
 def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:

@@ -37,8 +37,8 @@ def test_the_file_says_what_it_is(checkpoint, folder, tiny_config):
     assert list(files(folder)) == ["tiny.onnx"]
     assert metadata["edgegpt.format_version"] == "2"
     assert metadata["edgegpt.target"] == "engine"
-    assert metadata["edgegpt.precision"] == metadata["edgegpt.runtime.kv_cache"] == "fp32"
-    assert metadata["edgegpt.recipe"] == metadata["edgegpt.runtime.sampling"] == "{}"
+    assert metadata["edgegpt.precision"] == metadata["edgegpt.kv_cache"] == "fp32"
+    assert metadata["edgegpt.recipe"] == metadata["edgegpt.sampling"] == "{}"
     assert metadata["edgegpt.config"] == tiny_config.to_json()
     digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
     assert metadata["edgegpt.weights_sha256"] == digest
@@ -136,7 +136,7 @@ def test_sampling_defaults_come_from_the_checkpoint(checkpoint, folder):
     (checkpoint / "sampling.yaml").write_text('temperature: 0.0\nmax_new_tokens: 64\nstop: ["\\n"]\n')
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     artifact = open_artifact(folder / "tiny.onnx")
-    assert json.loads(read_metadata(folder / "tiny.onnx")["edgegpt.runtime.sampling"]) == {
+    assert json.loads(read_metadata(folder / "tiny.onnx")["edgegpt.sampling"]) == {
         "temperature": 0.0,
         "max_new_tokens": 64,
         "stop": ["\n"],

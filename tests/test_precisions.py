@@ -15,12 +15,12 @@ import edgegpt
 from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.quantization import FLOAT, matrices, recipe
+from edgegpt.runtime import LIMITS, ParityRow
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.calibration import cache_scales
-from edgegpt.runtime import LIMITS, ParityRow
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.graph_checks import expected_weight_bytes, misnamed_matrices, weight_bytes
 from edgegpt_export.write import write_digest

@@ -134,12 +134,12 @@ class FileItem(_BudgetItem):
 
 
 def _parity(session: BudgetSession) -> str:
-    """Check the stored evidence, PyTorch itself if there is a checkpoint, then prompts token by token."""
+    """Check the stored result, PyTorch itself if there is a checkpoint, then prompts token by token."""
     artifact = _open(session)
     evidence = read_evidence(artifact)
     if evidence.failures:
         raise VerificationError(
-            f"{session.model.name} was exported outside its limits: {'; '.join(evidence.failures)}"
+            f"{session.model.name} exceeded its limits when it was exported: {'; '.join(evidence.failures)}"
         )
     if session.checkpoint is not None:
         _verify(session.model, session.checkpoint)

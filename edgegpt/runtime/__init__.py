@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         open_artifact as open_artifact,
         summarize_artifact as summarize_artifact,
     )
-    from edgegpt.runtime.engine import Engine as Engine
+    from edgegpt.runtime.engine import Cancellation as Cancellation, Clock as Clock, Engine as Engine
     from edgegpt.runtime.evaluation import evaluate as evaluate
     from edgegpt.runtime.evidence import (
         LIMITS as LIMITS,
@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from edgegpt.runtime.kv_cache import KVCache as KVCache
     from edgegpt.runtime.onnx_file import (
         File as File,
-        beside_its_data as beside_its_data,
+        file_bytes as file_bytes,
         file_sha256 as file_sha256,
         metadata_entry as metadata_entry,
         read_file as read_file,
         read_metadata as read_metadata,
     )
     from edgegpt.runtime.ort_backend import (
+        Backend as Backend,
+        BoundCall as BoundCall,
+        OrtBackend as OrtBackend,
         check_file_name as check_file_name,
         open_session as open_session,
         return_free_memory as return_free_memory,
@@ -64,13 +67,13 @@ __getattr__ = lazy_names(
     __name__,
     {
         "artifact": "Artifact ArtifactSummary file_identity open_artifact summarize_artifact",
-        "engine": "Engine",
+        "engine": "Cancellation Clock Engine",
         "evaluation": "evaluate",
         "generator": "Session TextGenerator load",
         "evidence": "LIMITS CheckResult Evidence Limits ParityRow read_evidence",
         "kv_cache": "KVCache",
-        "onnx_file": "File beside_its_data file_sha256 metadata_entry read_file read_metadata",
-        "ort_backend": "check_file_name open_session return_free_memory",
+        "onnx_file": "File file_bytes file_sha256 metadata_entry read_file read_metadata",
+        "ort_backend": "Backend BoundCall OrtBackend check_file_name open_session return_free_memory",
         "reply": "FinishReason Reply TextChunk Timing Usage percentile",
         "sampling": "SamplingParams new_rng sample",
         "self_check": "causality differing_tokens kl repeat_checks stepwise",
