@@ -60,7 +60,7 @@ def _range(parameter: Any) -> str:
     low, high = parameter.min, parameter.max
     if low is None and high is None:
         return ""
-    return f" At least {low:g}." if high is None else f" From {low:g} to {high:g}."
+    return f" At least {low:,}." if high is None else f" From {low:,} to {high:,}."
 
 
 def _cell(text: str | None) -> str:

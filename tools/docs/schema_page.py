@@ -63,7 +63,7 @@ def _limits(value: dict[str, Any]) -> str:
     words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
     found: dict[str, None] = {}
     for choice in [value, *value.get("anyOf", ())]:
-        found |= {f"{word} {choice[key]:g}": None for key, word in words.items() if key in choice}
+        found |= {f"{word} {choice[key]:,}": None for key, word in words.items() if key in choice}
     return f" ({', '.join(found)})" if found else ""
 
 
