@@ -14,7 +14,7 @@ API: Final = {
             "edgegpt.runtime.reply.Reply",
             "edgegpt.runtime.reply.Usage",
             "edgegpt.runtime.reply.Timing",
-            "edgegpt.runtime.reply.Piece",
+            "edgegpt.runtime.reply.TextChunk",
         ],
     ),
     "Engine": (

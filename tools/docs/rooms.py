@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# What each room is for. `test_docs.py` fails where a room is missing here.
+# What each room is for, short enough for the picture; a room without an entry gets its docstring's first line.
 DUTIES: Final = {
     "errors": "every error a user may meet",
     "contract": "names and shapes of a model file",
@@ -28,6 +28,7 @@ DUTIES: Final = {
     "profiling": "measure a board for the cost model",
     "planner": "the strongest models within a budget",
     "report": "one HTML page about a release",
+    "schemas": "writes configs/schemas for editors",
     "cli": "one thin file a command",
 }
 
@@ -38,12 +39,14 @@ class Room:
 
     Attributes:
         name: of the folder or module.
+        duty: what it is for.
         files: number of .py files.
         imports: rooms that it imports at module level, `errors` aside, which all may use.
         floor: 0 where it imports no room, else one more than the highest it imports.
     """
 
     name: str
+    duty: str
     files: int
     imports: tuple[str, ...]
     floor: int
@@ -56,14 +59,20 @@ def rooms(package: Path) -> list[Room]:
         for path in sorted(package.iterdir())
         if (path.suffix == ".py" and not path.name.startswith("__")) or (path / "__init__.py").is_file()
     }
-    edges = {name: _imported(files, package.name, sources.keys() - {name, "errors"}) for name, files in sources.items()}
+    edges = {
+        name: _imported(files, package.name, sources.keys() - {name, "errors"})
+        for name, files in sources.items()
+    }
     floors: dict[str, int] = {}
     while len(floors) < len(edges):
         ready = [name for name in edges if name not in floors and edges[name] <= floors.keys()]
         if not ready:
             raise ValueError(f"rooms import each other in a circle: {sorted(edges.keys() - floors.keys())}")
         floors |= {name: 1 + max((floors[other] for other in edges[name]), default=-1) for name in ready}
-    found = [Room(n, len(sources[n]), tuple(sorted(edges[n])), floors[n]) for n in sources]
+    found = [
+        Room(name, _duty(name, files), len(files), tuple(sorted(edges[name])), floors[name])
+        for name, files in sources.items()
+    ]
     return sorted(found, key=lambda room: (room.floor, room.name))
 
 
@@ -72,8 +81,14 @@ def rooms_table(package: Path) -> str:
     rows = ["| room | duty | files | imports |", "|---|---|---|---|"]
     for room in reversed(rooms(package)):
         imports = ", ".join(f"`{name}`" for name in room.imports) or "-"
-        rows.append(f"| `{room.name}` | {DUTIES[room.name]} | {room.files} | {imports} |")
+        rows.append(f"| `{room.name}` | {room.duty} | {room.files} | {imports} |")
     return "\n".join(rows)
+
+
+def _duty(name: str, files: list[Path]) -> str:
+    face = next((path for path in files if path.name == "__init__.py"), files[0])
+    docstring = ast.get_docstring(ast.parse(face.read_text(encoding="utf-8"))) or ""
+    return DUTIES.get(name, docstring.partition("\n")[0].rstrip("."))
 
 
 def _imported(files: list[Path], package: str, names: set[str]) -> set[str]:
@@ -86,5 +101,7 @@ def _imported(files: list[Path], package: str, names: set[str]) -> set[str]:
                 dotted = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 dotted = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {parts[1] for name in dotted if (parts := name.split("."))[0] == package and len(parts) > 1}
+            found |= {
+                parts[1] for name in dotted if (parts := name.split("."))[0] == package and len(parts) > 1
+            }
     return found & names

@@ -1,14 +1,13 @@
 """Draw docs/figures/rooms.svg: the rooms of `edgegpt/`, floor above floor.
 
-    python tools/docs/rooms_figure.py
+python tools/docs/rooms_figure.py
 """
 
-import sys
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from rooms import DUTIES, Room, rooms
+from rooms import Room, rooms
 
 ROOT: Final = Path(__file__).parents[2]
 OUT: Final = ROOT / "docs" / "figures" / "rooms.svg"
@@ -41,7 +40,9 @@ def figure(found: list[Room]) -> str:
             row = on_floor[start : start + _PER_ROW]
             parts += [_box(room, 20 + n * (_COLUMN + _GAP), y) for n, room in enumerate(row)]
             y += _BOX + _GAP
-        parts.append(f'<line x1="20" x2="{_WIDTH - 20}" y1="{y}" y2="{y}" stroke="#c3c7cf" stroke-dasharray="2 4"/>')
+        parts.append(
+            f'<line x1="20" x2="{_WIDTH - 20}" y1="{y}" y2="{y}" stroke="#c3c7cf" stroke-dasharray="2 4"/>'
+        )
         y += _GAP
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y}" role="img" '
@@ -65,15 +66,12 @@ def _legend() -> str:
 
 def _box(room: Room, x: float, y: float) -> str:
     fill, ink, _ = _COLOURS[_KIND.get(room.name, "tools")]
-    files = "1 file" if room.files == 1 else f"{room.files} files"
     return (
         f'<rect x="{x:.0f}" y="{y}" width="{_COLUMN:.0f}" height="{_BOX}" rx="6" fill="{fill}"/>'
-        f'<text x="{x + 12:.0f}" y="{y + 22}" fill="{ink}" font-weight="600">{escape(room.name)}'
-        f'<tspan font-weight="400" font-size="11" dx="8">{files}</tspan></text>'
-        f'<text x="{x + 12:.0f}" y="{y + 41}" fill="#3a3d44" font-size="11">{escape(DUTIES[room.name])}</text>'
+        f'<text x="{x + 12:.0f}" y="{y + 22}" fill="{ink}" font-weight="600">{escape(room.name)}</text>'
+        f'<text x="{x + 12:.0f}" y="{y + 41}" fill="#3a3d44" font-size="11">{escape(room.duty)}</text>'
     )
 
 
 if __name__ == "__main__":
-    package = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "edgegpt"
-    OUT.write_text(figure(rooms(package)), encoding="utf-8")
+    OUT.write_text(figure(rooms(ROOT / "edgegpt")), encoding="utf-8")

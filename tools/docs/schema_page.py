@@ -60,7 +60,12 @@ def _type(value: dict[str, Any], kind: str) -> str:
 
 
 def _limits(value: dict[str, Any]) -> str:
-    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    words = {
+        "minimum": "at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+    }
     found: dict[str, None] = {}
     for choice in [value, *value.get("anyOf", ())]:
         found |= {f"{word} {choice[key]:,}": None for key, word in words.items() if key in choice}
