@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 import typer.main
+
 from edgegpt.cli.main import app
 
 

@@ -14,8 +14,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from ros_page import ros_page
 from rooms import rooms_table
+from ros_page import ros_page
 from schema_page import schema_page
 
 ROOT: Final = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in `<!-- rooms -->`, the table of rooms, and `<!-- section FILE#HEADING -->`, a part of a README."""
+    """Replace `<!-- rooms -->` by the table of rooms and `<!-- section FILE#HEADING -->` by that section."""
     if "<!-- rooms -->" in markdown:
         markdown = markdown.replace("<!-- rooms -->", rooms_table(ROOT / "edgegpt"))
     return re.sub(r"<!-- section (\S+)#(.+?) -->", lambda found: _section(found[1], found[2]), markdown)

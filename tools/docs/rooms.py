@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# What each room is for, short enough for the picture; a room without an entry gets its docstring's first line.
+# What each room is for, short enough for the picture; without an entry: its docstring's first line.
 DUTIES: Final = {
     "errors": "every error a user may meet",
     "contract": "names and shapes of a model file",

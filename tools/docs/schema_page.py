@@ -8,7 +8,7 @@ _FILES = {
     "model": "Model config: the shape of a GPT, as in `configs/models/`.",
     "training": "Run file of `edgegpt train`, as in `configs/training/`.",
     "budget": "Limits of `edgegpt check` and `edgegpt plan`, as in `configs/budgets/`.",
-    "target": "Board profile written by `edgegpt profile`, as in `configs/targets/`. It is not written by hand.",
+    "target": "Board profile written by `edgegpt profile`, as in `configs/targets/`.",
 }
 
 

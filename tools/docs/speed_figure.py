@@ -69,7 +69,7 @@ def draw(found: dict[str, tuple[float, float]], model: str) -> Any:
     axes[0].set_yticks(heights, [label for _, _, label in names])
     axes[0].tick_params(length=0)
     axes[1].tick_params(length=0)
-    for bits, group in ENGINES.items():
+    for bits in ENGINES:
         first = heights[next(n for n, name in enumerate(names) if name[0] == bits)]
         axes[0].annotate(
             bits,

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -50,10 +51,12 @@ _SVG: Final = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <title>edgegpt: export with verification, an instruction answered, and the same over ROS 2</title>
 <style>
-.{unique_id}-matrix {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-matrix {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
+  font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>{lines}</defs>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>{lines}</defs>
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
@@ -91,7 +94,7 @@ def _ros(console: Console, output: str) -> None:
     """Print the demo's command, and what went in and came out, where a line holds it."""
     lines = [line for line in output.splitlines() if line.strip()]
     _prompt(console, lines[0].removeprefix("$ "))
-    exchanges = zip(lines[1:], lines[2:], strict=False)
+    exchanges = pairwise(lines[1:])
     short = [pair for pair in exchanges if " <- " in pair[0] and " -> " in pair[1] and len(pair[1]) < COLUMNS]
     for line in [line for pair in short for line in pair]:
         name, arrow, text = line[:9], line[9:11], line[12:]
