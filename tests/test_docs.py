@@ -1,7 +1,7 @@
 """What the README and the pages of docs/ show runs, and what they list is there.
 
 Blocks of `sh` and `python` run in the order of their page, in one folder like the repository's root.
-Blocks of `bash` need what no test has: ROS 2, another environment, or many minutes.
+Blocks of `bash` and `py` need what no test has: ROS 2, another environment, or many minutes.
 """
 
 import os
@@ -24,7 +24,7 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN = ("sh", "python")
-NOT_RUN = r"\b(make|pip|source|ros2|ros2_ws/run|edgegpt train|edgegpt profile)\b"
+NOT_RUN = r"\b(make|pip|source|ros2|ros2_ws/run|edgegpt_ros|edgegpt train|edgegpt profile)\b"
 JUDGED_BY_TIMES = r"\b(edgegpt check|edgegpt report|pytest)\b"
 
 
@@ -83,8 +83,8 @@ def test_the_blocks_of_a_page_run_and_print_the_tables_that_are_shown(workplace:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_block_that_is_not_run_is_text_or_needs_what_no_test_has(page: Path) -> None:
     for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
-        assert language in ("", "text", "bash", *RUN)
-        assert language != "bash" or re.search(NOT_RUN, block), block
+        assert language in ("", "text", "bash", "py", *RUN)
+        assert language not in ("bash", "py") or re.search(NOT_RUN, block), block
 
 
 def test_the_table_of_commands_is_the_list_of_commands() -> None:

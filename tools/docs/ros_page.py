@@ -43,8 +43,13 @@ def _table(fields: str) -> list[str]:
         elif match := _FIELD.match(line):
             value = match["rest"].lstrip("= ").strip()
             cell = f"`{value}`" if value else ""
-            rows.append(f"| `{match['name']}` | `{match['type']}` | {cell} | {_comment(comment)} |")
+            rows.append(f"| `{match['name']}` | {_type(match['type'])} | {cell} | {_comment(comment)} |")
     return rows
+
+
+def _type(name: str) -> str:
+    """Return the type as code, and as a link where it is a message of this package."""
+    return f"[`{name}`](#{name.lower()}-message)" if name[0].isupper() else f"`{name}`"
 
 
 def _comment(lines: list[str]) -> str:
