@@ -3,7 +3,7 @@
     python benchmarks/matmul_nbits.py [--tokens 1]
 
 Prints microseconds of one product (T, K) x (K, N), the best of many interleaved rounds, one thread.
-`edgegpt_export.block_quant.block_size` follows from this table.
+`edgegpt.quantization.block_size` follows from this table.
 """
 
 import argparse

@@ -143,7 +143,7 @@ def test_the_recipe_is_shown_by_kind_and_a_mix_by_block(int8_file: Path) -> None
 @pytest.mark.parametrize("bits", [{}, {"wte.weight": 3}, [4], None])
 def test_a_recipe_of_another_model_is_refused(int8_file: Path, bits: object) -> None:
     artifact = replace(open_artifact(int8_file), recipe={"bits": bits})
-    with pytest.raises(ArtifactError, match="does not say 4, 8 or 32 bits"):
+    with pytest.raises(ArtifactError, match="does not give 4, 8 or 32 bits"):
         read_weights(artifact)
 
 
@@ -160,7 +160,7 @@ def test_a_relabelled_file_is_refused(int8_file: Path, name: str) -> None:
 def test_bits_that_are_none_are_refused(int8_file: Path, few: object) -> None:
     artifact = open_artifact(int8_file)
     bits = {**artifact.recipe["bits"], "wte.weight": few}
-    with pytest.raises(ArtifactError, match="does not say 4, 8 or 32 bits"):
+    with pytest.raises(ArtifactError, match="does not give 4, 8 or 32 bits"):
         read_weights(replace(artifact, recipe={"bits": bits}))
 
 
