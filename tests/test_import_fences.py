@@ -48,6 +48,7 @@ ROOMS: dict[str, set[str]] = {
         "files",
         "measure",
         "runtime",
+        "system",
         "tokenizer",
     },
     "prediction": {"accounting", "config", "contract", "measure", "quantization", "runtime"},
@@ -69,6 +70,7 @@ ROOMS: dict[str, set[str]] = {
         "measure",
         "prediction",
         "quantization",
+        "system",
         "tokenizer",
     },
     "report": {
@@ -139,11 +141,10 @@ LIBRARIES = {
     "onnxscript": ("export/",),
     "transformers": ("export/edgegpt_export/importers/",),
     "pydantic": (
-        "edgegpt/autotune/",
         "edgegpt/budget/",
         "edgegpt/cli/",
         "edgegpt/config/schema.py",
-        "edgegpt/measure/bench.py",
+        "edgegpt/measure/process.py",
         "edgegpt/planner/",
         "edgegpt/prediction/target.py",
         "edgegpt/report/",
