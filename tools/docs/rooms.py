@@ -28,7 +28,6 @@ DUTIES: Final = {
     "profiling": "measure a board for the cost model",
     "planner": "the strongest models within a budget",
     "report": "one HTML page about a release",
-    "schemas": "writes configs/schemas for editors",
     "cli": "one thin file a command",
 }
 

@@ -22,17 +22,16 @@ def schema_page(folder: Path) -> str:
     for path in sorted(folder.glob("*.schema.json"), key=lambda p: list(_FILES).index(p.name.split(".")[0])):
         kind = path.name.split(".")[0]
         schema = json.loads(path.read_text(encoding="utf-8"))
-        parts.append(f"## {kind.capitalize()}\n\n{_FILES[kind]}\n\n{_keys(schema, schema)}")
+        parts.append(f"## {kind.capitalize()}\n\n{_FILES[kind]}\n\n{_keys(schema, kind)}")
         for name, definition in schema.get("$defs", {}).items():
             if "properties" in definition:
                 # explicit ids: two schemas may define an object of one name
                 title = f"### {name} {{ #{kind}-{name.lower()} }}"
-                parts.append(f"{title}\n\n{_line(definition)}\n\n{_keys(definition, schema, kind)}")
+                parts.append(f"{title}\n\n{_line(definition)}\n\n{_keys(definition, kind)}")
     return "\n".join(parts)
 
 
-def _keys(thing: dict[str, Any], schema: dict[str, Any], kind: str = "") -> str:
-    kind = kind or next(k for k in _FILES if k in (schema.get("$id") or schema.get("title", "")).lower())
+def _keys(thing: dict[str, Any], kind: str) -> str:
     required = set(thing.get("required", ()))
     rows = ["| key | type | default | |", "|---|---|---|---|"]
     for key, value in thing.get("properties", {}).items():
