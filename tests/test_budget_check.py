@@ -74,7 +74,7 @@ def never(*_: object, **__: object) -> None:
 
 
 def measure_as(monkeypatch: pytest.MonkeyPatch, *processes: ProcessResult) -> Callable[[], int]:
-    """Let the processes measure these figures in turn, the last one for ever; return how many ran."""
+    """Let the processes measure these figures in turn, the last one from then on; return how many ran."""
     ran: list[ProcessResult] = []
 
     def measure(*_: object) -> ProcessResult:

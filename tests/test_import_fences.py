@@ -141,11 +141,9 @@ LIBRARIES = {
     "onnxscript": ("export/",),
     "transformers": ("export/edgegpt_export/importers/",),
     "pydantic": (
-        "edgegpt/autotune/",
         "edgegpt/budget/",
         "edgegpt/cli/",
         "edgegpt/config/schema.py",
-        "edgegpt/measure/bench.py",
         "edgegpt/measure/process.py",
         "edgegpt/planner/",
         "edgegpt/prediction/target.py",

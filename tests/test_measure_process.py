@@ -21,7 +21,7 @@ from edgegpt.errors import ArtifactError, MeasureError
 from edgegpt.measure import child, process
 from edgegpt.measure.machine import this_machine
 from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import MIN_ROUNDS, MeasureSpec, ProcessResult, spec_from_json
+from edgegpt.measure.spec import MIN_ROUNDS, MeasureSpec, ProcessResult
 from edgegpt.runtime.engine import Engine
 
 Refused = Callable[..., AbstractContextManager[None]]
@@ -109,7 +109,7 @@ def test_figures_come_through_json_unchanged(figures: ProcessResult) -> None:
     [MeasureSpec(), MeasureSpec(threads=2, capacity=40, prompts=(3, 9), fills=(5,), bandwidth=True)],
 )
 def test_a_spec_comes_through_json_unchanged(spec: MeasureSpec) -> None:
-    assert spec_from_json(json.loads(json.dumps(asdict(spec)))) == spec
+    assert MeasureSpec.from_json(json.loads(json.dumps(asdict(spec)))) == spec
 
 
 def test_a_process_measures_what_the_spec_names(file: Path) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         held_limits as held_limits,
     )
     from edgegpt.budget.verdict import (
+        Estimate as Estimate,
         Row as Row,
         Verdict as Verdict,
         is_timed as is_timed,
@@ -49,6 +50,6 @@ __getattr__ = lazy_names(
         "format": "HEADER cells doubt remarks sentence",
         "memory": "RUNTIME_BYTES check_memory",
         "sample_size": "SecondsOption board_limits held_limits",
-        "verdict": "Row Verdict is_timed plain rounded_up rows",
+        "verdict": "Estimate Row Verdict is_timed plain rounded_up rows",
     },
 )

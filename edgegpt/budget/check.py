@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from edgegpt.accounting import kv_cache_bytes, parameter_count
-from edgegpt.budget.budget import Budget
-from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
-from edgegpt.budget.memory import check_memory
-from edgegpt.budget.sample_size import (
-    MOST_SECONDS,
-    SECONDS_OPTION,
+from edgegpt.budget import (
+    Budget,
+    Estimate,
+    Row,
     SecondsOption,
-    advice,
+    Verdict,
     board_limits,
-    check_spec,
-    elsewhere,
+    check_memory,
     held_limits,
+    rows,
 )
-from edgegpt.budget.verdict import Estimate, Row, Verdict, rows
+from edgegpt.budget.estimates import LEAST_PROCESSES, estimates, was_disturbed
+from edgegpt.budget.sample_size import MOST_SECONDS, SECONDS_OPTION, advice, check_spec, elsewhere
 from edgegpt.config import ModelConfig
 from edgegpt.errors import DataError, MeasureError
 from edgegpt.examples import Pair, fitting_pairs, numbered_pairs, read_text

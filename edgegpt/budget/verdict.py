@@ -16,7 +16,7 @@ class Verdict(str, Enum):
     """The result for one limit."""
 
     KEPT = "kept"
-    WITHIN_NOISE = "within noise"  # the limit lies inside the interval: neither kept nor broken for sure
+    WITHIN_NOISE = "within noise"  # the limit is inside the interval
     BROKEN = "broken"
     NOT_MEASURED = "not measured"  # this system does not report it
 

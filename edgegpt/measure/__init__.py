@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     )
     from edgegpt.measure.bench import INSIDE as INSIDE, Bench as Bench, run_bench as run_bench
     from edgegpt.measure.distribution import (
+        CONFIDENCE as CONFIDENCE,
         P99_SAMPLES as P99_SAMPLES,
         Distribution as Distribution,
         Interval as Interval,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         BURST as BURST,
         MOST_TIMES as MOST_TIMES,
         STEADY_REQUESTS as STEADY_REQUESTS,
+        Bandwidth as Bandwidth,
         MeasureSpec as MeasureSpec,
         ProcessResult as ProcessResult,
     )
@@ -67,12 +69,12 @@ __getattr__ = lazy_names(
     {
         "bandwidth": "beyond_cache_bytes read_bandwidth",
         "bench": "Bench INSIDE run_bench",
-        "distribution": "Distribution Interval P99_SAMPLES",
+        "distribution": "CONFIDENCE Distribution Interval P99_SAMPLES",
         "machine": "Machine this_machine threads_text versions_text",
         "noise": "DISTURBED_PERCENT load_noise measured_noise noise_remark noise_sentence",
         "plot": "draw_first_token draw_tail draw_token save_plot",
         "process": "check_threads measure_process run_child",
-        "spec": "BURST MOST_TIMES MeasureSpec ProcessResult STEADY_REQUESTS",
+        "spec": "BURST Bandwidth MOST_TIMES MeasureSpec ProcessResult STEADY_REQUESTS",
         "timing": "first_token_ms random_ids token_ms",
         "worker": "OnStep Progress end_with_parent run_job",
     },

@@ -5,12 +5,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.measure.distribution import CONFIDENCE, Distribution
-from edgegpt.measure.machine import Machine, this_machine
-from edgegpt.measure.noise import load_noise, measured_noise
-from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
-from edgegpt.measure.worker import Progress
+from edgegpt.measure import (
+    CONFIDENCE,
+    Bandwidth,
+    Distribution,
+    Machine,
+    MeasureSpec,
+    ProcessResult,
+    Progress,
+    load_noise,
+    measure_process,
+    measured_noise,
+    this_machine,
+)
 from edgegpt.runtime import File, read_file
 
 PROCESSES: Final = 3  # one process may be faster than another by the layout of its memory alone

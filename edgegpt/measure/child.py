@@ -25,11 +25,16 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from edgegpt.errors import MeasureError, PromptError  # noqa: E402
-from edgegpt.measure.distribution import Distribution  # noqa: E402
+from edgegpt.measure import (  # noqa: E402
+    Bandwidth,
+    Distribution,
+    MeasureSpec,
+    ProcessResult,
+    Progress,
+    run_job,
+)
 from edgegpt.measure.leak import growth  # noqa: E402
-from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult, spec_from_json  # noqa: E402
 from edgegpt.measure.timing import MS, Rounds  # noqa: E402
-from edgegpt.measure.worker import Progress, run_job  # noqa: E402
 from edgegpt.runtime import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
@@ -39,7 +44,7 @@ _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 def work(job: dict[str, Any], progress: Progress) -> ProcessResult:
     """Do the job of edgegpt.measure.process.measure_process."""
-    return measure(job["path"], spec_from_json(job["spec"]), progress)
+    return measure(job["path"], MeasureSpec.from_json(job["spec"]), progress)
 
 
 def measure(path: str, spec: MeasureSpec, progress: Progress) -> ProcessResult:

@@ -10,10 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from edgegpt.files import atomic_write
-from edgegpt.measure.bench import Bench
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import threads_text
-from edgegpt.measure.noise import noise_remark
+from edgegpt.measure import Bench, Distribution, noise_remark, threads_text
 
 # Okabe and Ito 2008: distinct for colour-blind readers too, and by brightness on paper.
 _STYLES: Final = {
@@ -68,7 +65,7 @@ def draw_tail(axes: Axes, token: dict[int, Distribution]) -> None:
     """Draw the percentiles up to the slowest step, without a title; each tick is ten times as rare."""
     for i, n in enumerate(sorted(token)):
         times = sorted(token[n].samples)
-        # One in so many is as slow as the k-th or slower.
+        # One step in `one_in` is as slow as the k-th or slower.
         one_in = [len(times) / (len(times) - k) for k in range(len(times))]
         axes.plot(one_in, times, drawstyle="steps-pre", color=_FILLS[i % len(_FILLS)], label=f"{n} in cache")
     most = max(2, *(part.n for part in token.values()))

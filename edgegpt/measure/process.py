@@ -10,14 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from pydantic import TypeAdapter
-
 import edgegpt
 from edgegpt import errors
 from edgegpt.errors import EdgeGPTError, MeasureError, first_line, whole_number
-from edgegpt.measure.machine import this_machine
-from edgegpt.measure.spec import MeasureSpec, ProcessResult
-from edgegpt.measure.worker import Progress
+from edgegpt.measure import MeasureSpec, ProcessResult, Progress, this_machine
 
 Result = TypeVar("Result")
 
@@ -57,6 +53,8 @@ def run_child(
     Raises:
         MeasureError: the process failed or was killed. An error of edgegpt's own is raised as it is.
     """
+    from pydantic import TypeAdapter  # heavy, and needed only where a child is started
+
     with tempfile.TemporaryFile() as stderr:  # a pipe that is not read would fill up and block
         command = [sys.executable, "-m", module]
         pipe = subprocess.PIPE

@@ -69,6 +69,12 @@ class MeasureSpec:
             if getattr(self, name) < 1:
                 raise MeasureError(f"{name} must be at least 1, got {getattr(self, name)}")
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "MeasureSpec":
+        """Return the spec of which `dataclasses.asdict` and JSON made `data`, without pydantic."""
+        tuples = {key: tuple(data[key]) for key in ("prompts", "fills") if data[key] is not None}
+        return cls(**{**data, **tuples})
+
 
 @dataclass(frozen=True)
 class Bandwidth:
@@ -138,9 +144,3 @@ class ProcessResult:
     rss_slope_kb_per_1000: float | None
     watched_requests: int
     bandwidth: tuple[Bandwidth, ...]
-
-
-def spec_from_json(data: dict[str, Any]) -> MeasureSpec:
-    """Return the spec that `dataclasses.asdict` and JSON made `data` of, without pydantic."""
-    tuples = {key: tuple(data[key]) for key in ("prompts", "fills") if data[key] is not None}
-    return MeasureSpec(**{**data, **tuples})
