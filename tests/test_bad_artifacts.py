@@ -11,6 +11,7 @@ from typing import Any
 import onnxruntime
 import pytest
 import yaml
+from conftest import Refused
 from helpers.tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 from onnx import TensorProto, helper, save_model
 
@@ -21,7 +22,6 @@ from edgegpt.errors import ArtifactError, NonFiniteLogitsError
 from edgegpt.runtime.artifact import open_artifact, summarize_artifact
 from edgegpt_export.graph import build_engine_graph
 
-Refused = Callable[..., Any]
 Spoil = Callable[[Path], Path]  # makes a bad file in a folder
 
 
