@@ -4,19 +4,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from edgegpt.config import AtLeastOne, Count, Positive, Share, Text, nearest, parse_model, read_bytes
+from edgegpt.config import (
+    AtLeastOne,
+    Count,
+    Positive,
+    Share,
+    StrictModel,
+    Text,
+    nearest,
+    parse_model,
+    read_bytes,
+)
 
 _SAME: Final = {"arm64": "aarch64", "AMD64": "x86_64", "ARM64": "aarch64"}  # names on macOS and Windows
 _NO_LIMITS: Final = ("name", "threads", "board")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Figure(_Strict):
+class Figure(StrictModel):
     """One number about a board and its source."""
 
     value: Positive = Field(description="The number, in the unit of its key.")
@@ -34,7 +40,7 @@ class WholeFigure(Figure):
     value: Count = Field(description="The count.")
 
 
-class Board(_Strict):
+class Board(StrictModel):
     """The board that a budget is for."""
 
     description: Text = Field(description="Name and variant of the board.")
@@ -73,7 +79,7 @@ class Board(_Strict):
         return ""
 
 
-class FirstTokenLatency(_Strict):
+class FirstTokenLatency(StrictModel):
     """Limits of the time to first token, in milliseconds, for a prompt of `prompt_tokens`."""
 
     prompt_tokens: Count = Field(32, description="Length of the prompt.")
@@ -86,7 +92,7 @@ class FirstTokenLatency(_Strict):
         return self
 
 
-class TokenLatency(_Strict):
+class TokenLatency(StrictModel):
     """Limits of the time of a decode step (time per output token), in milliseconds."""
 
     p50: Positive | None = Field(None, description="Median, in milliseconds.")
@@ -102,7 +108,7 @@ class TokenLatency(_Strict):
 _WITH_PERCENTILES: Final = (FirstTokenLatency, TokenLatency)
 
 
-class Accuracy(_Strict):
+class Accuracy(StrictModel):
     """The least share of examples that a file has to answer exactly."""
 
     path: str = Field(description="A .jsonl of {prompt, completion}; relative to the budget file.")
@@ -116,7 +122,7 @@ class Accuracy(_Strict):
         return path
 
 
-class Budget(_Strict):
+class Budget(StrictModel):
     """Every limit is optional; units are in the names, MB are 10^6 bytes and kB 10^3."""
 
     model_config = ConfigDict(title="edgegpt budget")

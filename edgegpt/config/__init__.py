@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Positive as Positive,
         Share as Share,
         SmallCount as SmallCount,
+        StrictModel as StrictModel,
         Text as Text,
         load_yaml as load_yaml,
         parse_model as parse_model,
@@ -31,7 +32,7 @@ __getattr__ = lazy_names(
     {
         "model": "ModelConfig",
         "schema": (
-            "AtLeastOne Count Measured NonNegative Positive Share SmallCount Text "
+            "AtLeastOne Count Measured NonNegative Positive Share SmallCount StrictModel Text "
             "load_yaml parse_model validate"
         ),
         "yaml_reader": "nearest parse_yaml read_bytes read_yaml",

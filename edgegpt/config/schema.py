@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from edgegpt.config.yaml_reader import decode_yaml, nearest, read_bytes
 from edgegpt.errors import ConfigError
@@ -28,6 +28,12 @@ KINDS: Final = {
     "ModelConfig": ("a model config", {"vocab_size", "block_size", "n_layer", "n_head", "n_embd"}),
     "RunConfig": ("a training run", {"out", "train", "validation", "steps", "learning_rate"}),
 }
+
+
+class StrictModel(BaseModel):
+    """Base of the models of YAML files: frozen, without unknown keys and without conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def load_yaml(path: str | Path, model: type[Model]) -> Model:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from edgegpt.config import Measured, NonNegative, SmallCount, Text, load_yaml
+from edgegpt.config import Measured, NonNegative, SmallCount, StrictModel, Text, load_yaml
 from edgegpt.measure import Machine
 
 Bits = Literal[4, 8, 32]
@@ -22,11 +22,7 @@ Bits = Literal[4, 8, 32]
 _TOLERANCES: Final = {"memory_mb": 0.05, "last_level_cache_mb": 0.01}
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class TargetMachine(_Strict):
+class TargetMachine(StrictModel):
     """The machine that was profiled, as far as its system reports it."""
 
     cpu: str = Field(description="The processor's name.")
@@ -69,14 +65,14 @@ class TargetMachine(_Strict):
         return tuple(found)
 
 
-class Bandwidth(_Strict):
+class Bandwidth(StrictModel):
     """Read bandwidth of a buffer, read repeatedly by all threads at once; the best of several passes."""
 
     working_set_mb: Measured
     gb_s: Measured = Field(description="10^9 bytes a second.")
 
 
-class Product(_Strict):
+class Product(StrictModel):
     """Rows of inputs times a matrix (outputs, inputs) whose weights are in a near cache."""
 
     bits: Bits
@@ -90,7 +86,7 @@ class Product(_Strict):
     us_per_million_weights: NonNegative
 
 
-class Streaming(_Strict):
+class Streaming(StrictModel):
     """Cost of fetching a MB of weights, by the working set of the call; 0 in the smallest."""
 
     bits: Bits
@@ -99,14 +95,14 @@ class Streaming(_Strict):
     us_per_mb: NonNegative
 
 
-class CacheStreaming(_Strict):
+class CacheStreaming(StrictModel):
     """Cost of fetching a MB of keys and values, by the working set of the call; 0 in the smallest."""
 
     working_set_mb: Measured
     us_per_mb: NonNegative
 
 
-class Attention(_Strict):
+class Attention(StrictModel):
     """Attention of one layer for `tokens` new tokens; P is tokens x (cached + new)."""
 
     tokens: SmallCount
@@ -116,14 +112,14 @@ class Attention(_Strict):
     us_per_1000_scores: NonNegative = Field(description="For n_head x P.")
 
 
-class Line(_Strict):
+class Line(StrictModel):
     """us = node_us + us_per_1000_values * values / 1000."""
 
     node_us: NonNegative
     us_per_1000_values: NonNegative
 
 
-class Nodes(_Strict):
+class Nodes(StrictModel):
     """Nodes other than products and attention, by the number of values that they write."""
 
     norm: Line = Field(description="Add and LayerNormalization.")
@@ -133,7 +129,7 @@ class Nodes(_Strict):
     lookup_8_bits: Line = Field(description="GatherBlockQuantized.")
 
 
-class Call(_Strict):
+class Call(StrictModel):
     """us = call_us + us_per_layer * n_layer + node_factor * nodes timed alone + fetching."""
 
     call_us: NonNegative
@@ -141,7 +137,7 @@ class Call(_Strict):
     node_factor: NonNegative = Field(description="Above 1 where nodes evict each other's data.")
 
 
-class Calls(_Strict):
+class Calls(StrictModel):
     """Costs of engine calls, fitted to whole small models."""
 
     step: Call = Field(description="One decode step, bound before.")
@@ -150,7 +146,7 @@ class Calls(_Strict):
     draw: Line = Field(description="Sampling with temperature 1 and top_p 0.95, by vocabulary size.")
 
 
-class PerPrecision(_Strict):
+class PerPrecision(StrictModel):
     """One number for each precision of a file."""
 
     fp32: NonNegative
@@ -158,14 +154,14 @@ class PerPrecision(_Strict):
     int4: NonNegative
 
 
-class PerMb(_Strict):
+class PerMb(StrictModel):
     """By place of the weights: inside the file, or in external data from contract.EXTERNAL_DATA_BYTES on."""
 
     inside: PerPrecision
     beside: PerPrecision
 
 
-class Load(_Strict):
+class Load(StrictModel):
     """From the start of the imports to a model that can be warmed up."""
 
     import_ms: NonNegative
@@ -175,7 +171,7 @@ class Load(_Strict):
     ms_per_mb: PerMb = Field(description="Per MB of weights.")
 
 
-class Memory(_Strict):
+class Memory(StrictModel):
     """Peak resident memory of the process without its KV cache."""
 
     import_mb: NonNegative
@@ -185,7 +181,7 @@ class Memory(_Strict):
     mb_per_mb: PerMb = Field(description="Per MB of weights.")
 
 
-class Target(_Strict):
+class Target(StrictModel):
     """A board profile: measured costs on one board with a fixed number of threads."""
 
     model_config = ConfigDict(title="edgegpt board profile")

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from edgegpt.config import ModelConfig, load_yaml, validate
+from edgegpt.config import ModelConfig, StrictModel, load_yaml, validate
 from edgegpt.errors import ConfigError
 
 Count = Annotated[int, Field(ge=1)]
@@ -29,11 +29,7 @@ def _model(value: object) -> ModelConfig | str:
     raise PydanticCustomError("model", "must be `key: value` lines or the path of a .yaml with them")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Source(_Strict):
+class Source(StrictModel):
     """Where examples come from: a file, or a generator that an import path names."""
 
     path: str | None = Field(
@@ -59,7 +55,7 @@ class Source(_Strict):
         return self
 
 
-class RunConfig(_Strict):
+class RunConfig(StrictModel):
     """Everything that determines a trained model; the same file gives the same model."""
 
     model_config = ConfigDict(title="edgegpt training run")
