@@ -1,12 +1,11 @@
-"""How long a fresh process takes until it can answer, and what it holds then.
+"""Measure the time until a fresh process can answer, and its memory then.
 
     .venv/bin/python benchmarks/cold_start.py rover.onnx
 
-Import, load and warm-up of one file. The interpreter's own start is not counted; the operating system's file
-cache is warm after the first run, which is left out. Modules come from their bytecode, as they do where
-edgegpt is installed. Memory is counted above a process that has imported numpy and onnxruntime and nothing
-else, private pages and mapped ones apart: those are code and files, which the system may drop and processes
-share. Prints Markdown.
+Times import, load and warm-up of one file, without the start of the interpreter. The first run, which warms
+the file cache, is left out. Modules are loaded from bytecode, as in an installed edgegpt. Memory is the
+difference from a process that has imported only numpy and onnxruntime: private pages, and mapped pages,
+which are code and files that the system may drop and that processes share. Prints Markdown.
 """
 
 import json
@@ -55,9 +54,9 @@ print(json.dumps({{
 
 
 def run(code: str, *arguments: str) -> dict[str, float]:
-    """One fresh process."""
+    """Run code in a fresh process and return the JSON that it prints."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    environment["ORT_DISABLE_TELEMETRY"] = "1"  # as edgegpt sets it
+    environment["ORT_DISABLE_TELEMETRY"] = "1"  # edgegpt sets it too
     output = subprocess.run(
         [sys.executable, "-c", code, *arguments], check=True, capture_output=True, env=environment
     )

@@ -1,10 +1,10 @@
-"""edgegpt beside transformers on the same random weights: time to first token and time per token.
+"""Compare edgegpt with transformers on the same random weights: time to first token, time per token.
 
     .venv/bin/python benchmarks/decode.py
 
-One process, one run: bursts of both engines alternate, so that a noisy moment hits both. A decode
-step is everything from one greedy token to the next. The overhead of a step is its time outside
-onnxruntime's run call. Prints Markdown.
+Both engines run in one process, and their bursts alternate, so that noise of the machine affects both. A
+decode step is everything from one greedy token to the next. Its overhead is the time outside onnxruntime's
+run call. Prints Markdown.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from gpt2_twin import gpt2_twin
 from edgegpt.config import ModelConfig
 from edgegpt.model import GPT
 from edgegpt.runtime import Engine, SamplingParams, open_session
+from edgegpt.system import cpu_name
 from edgegpt_export import build_engine_graph
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "models"
@@ -42,7 +43,7 @@ class TimedSession:
         self.inside = 0.0
 
     def run_with_iobinding(self, binding: Any) -> None:
-        """As the session's own, timed."""
+        """Run the model, and add the time to `inside`."""
         start = perf_counter()
         self._session.run_with_iobinding(binding)
         self.inside += perf_counter() - start
@@ -50,13 +51,13 @@ class TimedSession:
 
 @dataclass
 class Times:
-    """Milliseconds of all rounds; a warm-up round is not in them."""
+    """Milliseconds of all rounds without the warm-up round."""
 
     first: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
 
     def add_burst(self, tokens: Iterator[int]) -> None:
-        """Time one answer token by token; the first holds the prefill."""
+        """Time one reply token by token; the time of the first includes the prefill."""
         marks = [perf_counter()]
         for _ in tokens:
             marks.append(perf_counter())
@@ -67,7 +68,7 @@ class Times:
 
 @torch.inference_mode()
 def transformers_tokens(model: transformers.GPT2LMHeadModel, ids: list[int]) -> Iterator[int]:
-    """Greedy decoding with transformers' own cache, without the bookkeeping of its generate()."""
+    """Decode greedily with transformers' own cache, without the bookkeeping of its generate()."""
     new, cache = torch.tensor([ids]), transformers.DynamicCache()
     for _ in range(STEPS + 1):
         output = model(new, past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -75,19 +76,21 @@ def transformers_tokens(model: transformers.GPT2LMHeadModel, ids: list[int]) -> 
         yield int(new)
 
 
-def bursts(makers: dict[str, Callable[[], Iterator[int]]]) -> dict[str, Times]:
-    times = {name: Times() for name in makers}
-    for round_ in range(ROUNDS + 1):
-        for name, make in makers.items():
-            target = times[name] if round_ else Times()
-            target.add_burst(make())
+def time_bursts(decoders: dict[str, Callable[[], Iterator[int]]]) -> dict[str, Times]:
+    """Time a burst of each decoder in every round, after one burst of each to warm up."""
+    for decode in decoders.values():
+        Times().add_burst(decode())
+    times = {name: Times() for name in decoders}
+    for _ in range(ROUNDS):
+        for name, decode in decoders.items():
+            times[name].add_burst(decode())
     return times
 
 
 def overheads(session: ort.InferenceSession, config: ModelConfig, ids: list[int]) -> list[float]:
-    """Microseconds of each greedy step outside onnxruntime's run call."""
+    """Return the microseconds of each greedy step outside onnxruntime's run call."""
     timed = TimedSession(session)
-    engine = Engine(timed, config)  # type: ignore[arg-type]
+    engine = Engine(timed, config)
     params = SamplingParams(max_new_tokens=STEPS + 1, temperature=0.0)
     outside: list[float] = []
     for _ in range(ROUNDS):
@@ -102,7 +105,7 @@ def overheads(session: ort.InferenceSession, config: ModelConfig, ids: list[int]
 
 
 def measure(name: str, threads: int, folder: Path) -> Iterator[str]:
-    """The rows of one model at one number of threads."""
+    """Yield the table's rows of one model at one number of threads."""
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     config = ModelConfig.from_yaml(CONFIGS / f"{name}.yaml")
@@ -122,7 +125,7 @@ def measure(name: str, threads: int, folder: Path) -> Iterator[str]:
         cache.rewind(0)
         return engine.generate(ids, params, cache=cache)
 
-    times = bursts({"edgegpt fp32": ours, "transformers": lambda: transformers_tokens(twin, ids)})
+    times = time_bursts({"edgegpt fp32": ours, "transformers": lambda: transformers_tokens(twin, ids)})
     ratio = np.median(times["transformers"].steps) / np.median(times["edgegpt fp32"].steps)
     overhead = np.median(overheads(session, config, ids))
     ours_only = f"{ratio:.1f}x | {overhead:.1f} us | {seconds:.2f} s"
@@ -131,15 +134,9 @@ def measure(name: str, threads: int, folder: Path) -> Iterator[str]:
 
 
 def spread(milliseconds: list[float]) -> str:
+    """Return p50, p99 and the least."""
     p50, p99 = np.percentile(milliseconds, [50, 99])
     return f"{p50:.3f} / {p99:.3f} / {min(milliseconds):.3f}"
-
-
-def cpu() -> str:
-    """The processor's name as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((x.split(": ")[1] for x in lines if x.startswith("model name")), platform.processor())
 
 
 def main() -> None:
@@ -150,7 +147,8 @@ def main() -> None:
     versions = (
         f"onnxruntime {ort.__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
     )
-    print(f"{cpu()}, {platform.machine()}, Python {platform.python_version()}, {versions}, {date.today()}\n")
+    machine = f"{cpu_name()}, {platform.machine()}, Python {platform.python_version()}"
+    print(f"{machine}, {versions}, {date.today()}\n")
     print(f"Prompt of {PROMPT} tokens, {STEPS} steps, {ROUNDS} rounds; milliseconds as p50 / p99 / min.\n")
     print("| model | threads | engine | first token | decode step | ratio p50 | overhead p50 | export |")
     print("|---|---|---|---|---|---|---|---|")

@@ -1,4 +1,4 @@
-"""The same model as transformers' GPT2LMHeadModel: a second opinion for tests, a peer for benchmarks."""
+"""Build the same model as a GPT2LMHeadModel of transformers: a reference for tests, a peer for benchmarks."""
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -7,7 +7,7 @@ from edgegpt.model import GPT
 
 
 def gpt2_twin(model: GPT) -> GPT2LMHeadModel:
-    """An eval-mode GPT2LMHeadModel with copies of the weights; a missing Q/K/V bias is 0."""
+    """Return a GPT2LMHeadModel in eval mode with copies of the weights; a missing Q/K/V bias is 0."""
     config = model.config
     theirs: GPT2LMHeadModel = GPT2LMHeadModel(
         GPT2Config(
@@ -36,7 +36,7 @@ def gpt2_twin(model: GPT) -> GPT2LMHeadModel:
                     "norm_f.weight": "transformer.ln_f.weight",
                     "norm_f.bias": "transformer.ln_f.bias",
                 }.get(mine, "lm_head.weight" if mine == "head.weight" else f"transformer.{mine}")
-            # Their Conv1D is (in, out).
+            # The weight of transformers' Conv1D is (in, out).
             transpose = mine.startswith("blocks.") and parameter.dim() == 2
             state[name].copy_(parameter.T if transpose else parameter)
         if not config.qkv_bias:

@@ -1,14 +1,13 @@
-"""How a file should hold its weights: inside, beside it, or in onnxruntime's own format.
+"""Compare three forms of a file: weights inside, in an external file, and onnxruntime's own format.
 
     python benchmarks/load.py [--models micro small] [--precisions fp32 int8]
 
-For each model and precision, in a fresh process each time: milliseconds to open a session, and
-resident memory that the session adds (private, and mapped from files), before and after a decode step.
+Prints, for each model and precision, the median of fresh processes: milliseconds to open a session, and the
+resident MB (1e6 bytes) that the session adds, private and mapped from files, before and after a decode step.
 """
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,18 +20,17 @@ FORMS = ("inside", "beside", "ort")
 _RUNS = 5
 
 
-def resident() -> tuple[float, float]:
-    """Private and mapped megabytes of this process."""
-    text = Path("/proc/self/smaps_rollup").read_text()
-    kilobytes = {key: int(value) for key, value in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
-    private = kilobytes["Private_Dirty"] / 1e3
-    return private, kilobytes["Rss"] / 1e3 - private
-
-
 def child(path: str) -> None:
-    """Open one file and print what it took, as JSON."""
+    """Open one file and print its time and memory as JSON."""
     from edgegpt.config import ModelConfig
     from edgegpt.runtime import Engine, open_session
+    from edgegpt.system import memory
+
+    def resident() -> tuple[float, float]:
+        """Return the private and the mapped MB of this process."""
+        now = memory()
+        assert now is not None, "memory cannot be read: this needs Linux's /proc/self/smaps_rollup"
+        return now.private_bytes / 1e6, now.mapped_bytes / 1e6
 
     config = ModelConfig.from_yaml(Path(path).parent / "config.yaml")
     before = resident()
@@ -50,7 +48,7 @@ def child(path: str) -> None:
 
 
 def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
-    """The three forms of one model of random weights."""
+    """Write one model of random weights in the three forms; return the files."""
     import numpy as np
     import onnx
     import onnxruntime as ort
@@ -81,10 +79,10 @@ def write(folder: Path, model_name: str, precision: str) -> dict[str, Path]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=["nano", "micro", "small"])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "int8"])
-    parser.add_argument("--child")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
@@ -105,7 +103,7 @@ def main() -> None:
 
 
 def measure(model: str, precision: str) -> dict[str, list[dict[str, Any]]]:
-    """What the children print, form by form in turn."""
+    """Run _RUNS children for each form, the forms in turns; return what they print."""
     figures: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMS}
     with tempfile.TemporaryDirectory() as folder:
         paths = write(Path(folder), model, precision)

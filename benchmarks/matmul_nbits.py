@@ -1,9 +1,9 @@
-"""MatMulNBits by block size and bits beside FusedMatMul, on the shapes of our models.
+"""Time MatMulNBits by block size and bits, and FusedMatMul, on the shapes of our models.
 
     python benchmarks/matmul_nbits.py [--tokens 1]
 
-Prints microseconds of one product (T, K) x (K, N), the best of many interleaved rounds, one thread.
-`edgegpt_export.block_quant.block_size` follows from this table.
+Prints microseconds of one product (T, K) x (K, N), the best of --rounds interleaved rounds, one thread. The
+exporter's block sizes follow from this table.
 """
 
 import argparse
@@ -22,7 +22,7 @@ BLOCKS = [16, 32, 64, 128, 256]
 
 
 def session(k: int, n: int, bits: int, block: int) -> ort.InferenceSession:
-    """A model of one product; 32 bits are FusedMatMul's."""
+    """Open a model of one product; 32 bits are a FusedMatMul."""
     rng = np.random.default_rng(0)
     if bits == 32:
         weights = [numpy_helper.from_array(rng.standard_normal((n, k)).astype(np.float32), "w")]
@@ -49,7 +49,7 @@ def session(k: int, n: int, bits: int, block: int) -> ort.InferenceSession:
 
 
 def measure(k: int, n: int, tokens: int, rounds: int) -> dict[tuple[int, int], float]:
-    """Best microseconds by (bits, block)."""
+    """Return the best microseconds by (bits, block)."""
     kinds = [(32, 0)] + [(bits, block) for bits in (8, 4) for block in BLOCKS]
     runs = {}
     for kind in kinds:
@@ -71,7 +71,7 @@ def measure(k: int, n: int, tokens: int, rounds: int) -> dict[tuple[int, int], f
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=60)
     arguments = parser.parse_args()

@@ -1,7 +1,9 @@
-"""What ROS 2 adds to a request, on rover, node and client in two processes of this machine: Markdown.
+"""Measure the latency that ROS 2 adds to a request, with node and client in two processes of this machine.
 
 make ros && .venv/bin/edgegpt export checkpoints/rover --out rover.onnx
 ros2_ws/run -- python benchmarks/ros_latency.py rover.onnx
+
+Prints Markdown.
 """
 
 import argparse
@@ -20,9 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 import edgegpt  # noqa: E402
 from edgegpt.runtime import percentile  # noqa: E402
-from tests.ros.generator_process import GeneratorProcess  # noqa: E402
-from tests.ros.peer import Peer, until  # noqa: E402
-from tests.ros.workspace import environment, own_domain  # noqa: E402
+from tests.ros.helpers.peer import Peer, until  # noqa: E402
+from tests.ros.helpers.process import GeneratorProcess, environment, own_domain  # noqa: E402
 
 PROMPT = "drive forward two metres"
 WARM_UP = 20
@@ -30,9 +31,9 @@ WARM_UP = 20
 
 @contextmanager
 def serving(
-    model: Path, *, faults: dict | None = None, **parameters: object
+    model: Path, *, faults: dict[str, object] | None = None, **parameters: object
 ) -> Iterator[tuple[GeneratorProcess, Peer]]:
-    """An active node and somebody to ask it."""
+    """Start a node and yield it, once it is active, with a client."""
     with own_domain() as domain:
         process = GeneratorProcess(environment(domain), {"model": model, **parameters}, faults=faults)
         with process, Peer(domain) as peer:
@@ -42,20 +43,20 @@ def serving(
 
 
 def row(name: str, values: list[float], limit: str) -> str:
-    """p50, p99 and the most of milliseconds."""
+    """Return a table row with p50, p99 and maximum of milliseconds."""
     p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
     return f"| {name} | {p50:.2f} | {p99:.2f} | {max(values):.2f} | {limit} |"
 
 
 def bare(model: Path, n: int) -> tuple[float, float]:
-    """The engine's own p50 without ROS: milliseconds to the first token, and to the whole text."""
+    """Return the engine's p50 without ROS: milliseconds to the first token, and to the whole text."""
     generator = edgegpt.load(model, threads=1)
     timings = [generator.generate(PROMPT).timing for _ in range(n + WARM_UP)][WARM_UP:]
     return percentile([t.ttft_ms for t in timings], 0.5), percentile([t.total_ms for t in timings], 0.5)
 
 
 def first_token(peer: Peer, n: int, own: float) -> list[float]:
-    """From sending a goal to its first feedback, minus the engine's own time."""
+    """Return the ms from sending a goal to its first feedback, minus the engine's own time."""
     added = []
     for _ in range(n + WARM_UP):
         goal = peer.goal(PROMPT)
@@ -66,7 +67,7 @@ def first_token(peer: Peer, n: int, own: float) -> list[float]:
 
 
 def whole_text(peer: Peer, n: int, own: float) -> list[float]:
-    """From calling `complete` to its response, minus the engine's own time."""
+    """Return the ms from calling `complete` to its response, minus the engine's own time."""
     added = []
     for _ in range(n + WARM_UP):
         began = time.perf_counter()
@@ -76,7 +77,7 @@ def whole_text(peer: Peer, n: int, own: float) -> list[float]:
 
 
 def lost_chunks(peer: Peer, bursts: int) -> tuple[int, int]:
-    """Chunks lost and chunks sent over bursts of 200 tokens."""
+    """Return the chunks lost and the chunks sent in bursts of 200 tokens."""
     lost = sent = 0
     for seed in range(bursts):
         goal = peer.goal("stop", max_new_tokens=200, temperature=1.0, seed=seed)
@@ -89,7 +90,7 @@ def lost_chunks(peer: Peer, bursts: int) -> tuple[int, int]:
 
 
 def cancel_to_idle(peer: Peer, n: int) -> list[float]:
-    """From asking for the end of a goal at work to its result; the next request may then run."""
+    """Return the ms from cancelling a running goal to its result, after which the next request may run."""
     taken = []
     for _ in range(n):
         goal = peer.goal("stop", max_new_tokens=300)
@@ -103,7 +104,7 @@ def cancel_to_idle(peer: Peer, n: int) -> list[float]:
 
 
 def idle_cpu(process: GeneratorProcess, seconds: float) -> float:
-    """Per cent of one core that an idle active node uses."""
+    """Return the per cent of one core that an idle active node uses."""
 
     def ticks() -> int:
         fields = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -115,17 +116,17 @@ def idle_cpu(process: GeneratorProcess, seconds: float) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument("model", type=Path)
-    arguments.add_argument("--requests", type=int, default=200)
-    arguments.add_argument("--bursts", type=int, default=50)
-    options = arguments.parse_args()
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--bursts", type=int, default=50)
+    options = parser.parse_args()
     n = options.requests
     ttft, total = bare(options.model, n)
     lines = [f"| the engine alone, ms to first token and whole text | {ttft:.2f} and {total:.2f} | | | |"]
     for executor in ("single", "multi"):
-        faults = None if executor == "single" else {"executor": "multi"}
+        faults: dict[str, object] | None = None if executor == "single" else {"executor": "multi"}
         with serving(options.model, faults=faults) as (process, peer):
             kind = "SingleThreadedExecutor" if executor == "single" else "MultiThreadedExecutor, 2 threads"
             first, whole = first_token(peer, n, ttft), whole_text(peer, n, total)
@@ -138,14 +139,11 @@ def main() -> None:
         lines.append(f"| chunks lost on `tokens` of {sent} in {options.bursts} bursts | {lost} | | | 0 |")
     with serving(options.model, faults={"endless": 1, "step_ms": 2}, chunk_ms=0) as (_, peer):
         lines.append(row("cancel to idle, ms", cancel_to_idle(peer, max(20, n // 2)), "p99 <= 100"))
-    print(
-        f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, ",
-        end="",
-    )
-    print(f"Python {platform.python_version()}, rclpy {version('ros-jazzy-rclpy')}, ", end="")
-    print(
-        f"onnxruntime {version('onnxruntime')}, one engine thread, {n} requests after {WARM_UP} to warm up\n"
-    )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    python = f"Python {platform.python_version()}"
+    packages = f"rclpy {version('ros-jazzy-rclpy')}, onnxruntime {version('onnxruntime')}"
+    how = f"one engine thread, {n} requests after {WARM_UP} to warm up"
+    print(f"{date.today()}, {machine}, {python}, {packages}, {how}\n")
     print("| figure | p50 | p99 | max | wanted |\n|---|---|---|---|---|")
     print("\n".join(lines))
 

@@ -1,8 +1,9 @@
-"""What choosing a token costs, by vocabulary and by sampling parameters.
+"""Time the choice of a token, by vocabulary and by sampling parameters.
 
     python benchmarks/sampling.py
 
-Microseconds, the best of many rounds; logits as flat and as peaked as a trained model's.
+Prints microseconds, the best of 300 rounds, for random logits with a standard deviation of 1 and of 4, as
+flat and as peaked as those of a trained model.
 """
 
 import time
@@ -27,7 +28,7 @@ CASES = {
 
 
 def best(work: Callable[[], object], rounds: int = 300) -> float:
-    """Microseconds of the fastest round."""
+    """Return the microseconds of the fastest round."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -42,10 +43,8 @@ def main() -> None:
     for vocabulary in (512, 8192, 50257):
         for spread in (1.0, 4.0):
             logits = np.random.default_rng(0).standard_normal(vocabulary).astype(np.float32) * spread
-            row = []
-            for params in CASES.values():
-                row.append(f"{best(partial(sample, logits, params, new_rng(params))):.1f}")
-            table.add_row(str(vocabulary), str(spread), *row)
+            times = [best(partial(sample, logits, params, new_rng(params))) for params in CASES.values()]
+            table.add_row(str(vocabulary), str(spread), *(f"{microseconds:.1f}" for microseconds in times))
     Console(width=120).print("microseconds", table)
 
 

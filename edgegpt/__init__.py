@@ -65,7 +65,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("edgegpt")
+        return version("edgegpt-robot")
     return _public(name)
 
 

@@ -1,11 +1,11 @@
-"""Exact sizes of a model from its config alone: no torch, no onnx.
+"""Count parameters, FLOPs and bytes of a model from its config alone: no torch, no onnx.
 
 Symbols: D n_embd, L n_layer, V vocab_size, S block_size. Formulas:
     parameters   Radford et al. 2019 (GPT-2): 12 D^2 + 10 D a block, 3 D more with a Q/K/V bias.
     FLOPs        a multiply and an add are two, so a matrix of N weights costs 2 N a token; attention
                  costs 4 D a layer for every position it looks at (Kaplan et al. 2020, section 2.1;
                  Chowdhery et al. 2022, appendix B). Only matrix products are counted; norms, GELU,
-                 softmax and additions are little beside them.
+                 softmax and additions are small by comparison.
     cache        a key and a value of n_kv_head * head_dim a layer and token (Pope et al. 2022).
 """
 
@@ -22,10 +22,10 @@ FLOAT_BYTES: Final = 4  # activations and norms are float32 whatever the weights
 
 @dataclass(frozen=True)
 class WeightBytes:
-    """Exact bytes of the weights in each precision; file headers and the graph come on top.
+    """Exact bytes of the weights in each precision; file headers and the graph are not included.
 
-    int8 and int4 are what `edgegpt.precision.recipe` says, scales included; norms and biases stay
-    float32. fp16 is a checkpoint's, not a file's.
+    int8 and int4 follow `edgegpt.quantization.recipe`, scales included; norms and biases stay
+    float32. A checkpoint can be fp16, a file cannot.
     """
 
     fp32: int
@@ -36,7 +36,7 @@ class WeightBytes:
 
 @dataclass(frozen=True)
 class Component:
-    """One row of the account. FLOPs are for one token, the layers of a kind added up."""
+    """One row of the account. FLOPs are for one token, summed over the layers."""
 
     name: str
     parameters: int
@@ -47,7 +47,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Account:
-    """Everything that follows from a config, for one request (a batch of one)."""
+    """All sizes that follow from a config, for one request (a batch of one)."""
 
     components: tuple[Component, ...]
     total: Component
@@ -61,24 +61,24 @@ class Account:
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """Number of parameters; a tied head counts once."""
+    """Return the number of parameters; a tied head counts once."""
     return account(config).total.parameters
 
 
 def kv_cache_bytes(config: ModelConfig, tokens: int, precision: str = "fp32") -> int:
-    """Bytes of the keys and values of `tokens` tokens; `precision` of a number is fp32 or int8."""
+    """Return the bytes of the keys and values of `tokens` tokens, stored as fp32 or int8."""
     each = {"fp32": FLOAT_BYTES, "int8": 1}[precision]
     return 2 * config.n_layer * config.n_kv_head * config.head_dim * each * tokens
 
 
 def activation_peak_bytes(config: ModelConfig, new_tokens: int, cached_tokens: int = 0) -> int:
-    """Most bytes of float32 activations alive at once while `new_tokens` go through the model.
+    """Estimate the peak bytes of float32 activations while `new_tokens` go through the model.
 
-    An estimate. The tensors that one step needs together are counted: the residual stream and, in
-    attention, Q/K/V with the scores over all positions and the result; in the feed-forward network,
-    its inner layer before and after GELU; at the end, the logits of every new token. The cache,
-    the weights, kernels' scratch space and an allocator's rounding are not. A runtime that fuses
-    softmax into attention or GELU into the product in front of it needs less.
+    Counted are the tensors that one step needs together: the residual stream and, in attention, Q/K/V
+    with the scores over all positions and the result; in the feed-forward network, its inner layer
+    before and after GELU; at the end, the logits of every new token. Not counted are the cache, the
+    weights, scratch space of kernels and an allocator's rounding. A runtime that fuses softmax into
+    attention, or GELU into the product before it, needs less.
     """
     t, d = new_tokens, config.n_embd
     residual = t * d
@@ -96,20 +96,19 @@ def account(
     kv_capacity: int | None = None,
     chunk_tokens: int = 64,
 ) -> Account:
-    """The whole account of a config.
+    """Return the whole account of a config.
 
     Args:
         config: the model.
-        prompt_tokens: length of the prompt whose prefill is counted, all scores of its square of
-            attention computed; 32 unless given, or block_size where that is less.
+        prompt_tokens: length of the prompt whose prefill is counted, with the whole square of attention
+            scores; 32 unless given, or block_size where that is less.
         cached_tokens: tokens before the one whose decode is counted; the last of the context,
             which costs most, unless given.
         kv_capacity: tokens that the cache has room for; block_size unless given.
-        chunk_tokens: longest piece of a prompt that prefill takes at once, as the engine does unless
-            given; at most block_size.
+        chunk_tokens: prefill chunk of the engine, at most block_size.
 
     Raises:
-        ConfigError: prompt_tokens, cached_tokens or kv_capacity is beyond block_size.
+        ConfigError: prompt_tokens, cached_tokens or kv_capacity is above block_size.
     """
     given = {"prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, "kv_capacity": kv_capacity}
     for name, tokens in given.items():
@@ -160,7 +159,7 @@ def _component(
     prefill_extra: int = 0,
     decode_extra: int = 0,
 ) -> Component:
-    """`matrices` (out, in) are multiplied with every token, `tables` looked up, `vectors` the rest."""
+    """Count a component: `matrices` (out, in) are multiplied, `tables` looked up, `vectors` the rest."""
     weights = sum(rows * columns for rows, columns in matrices)
     parameters = repeat * (weights + vectors + sum(rows * columns for rows, columns in tables))
 
@@ -179,7 +178,7 @@ def _component(
 
 
 def _tied_head(config: ModelConfig) -> Component:
-    """No weights of its own, but the same work."""
+    """Count a head that shares the weights of the token embedding: no bytes, the same FLOPs."""
     flops = 2 * config.vocab_size * config.n_embd
     return Component("head (tied)", 0, WeightBytes(0, 0, 0, 0), flops, flops)
 

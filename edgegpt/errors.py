@@ -1,7 +1,7 @@
-"""The errors a user of edgegpt may meet.
+"""The errors that edgegpt raises on purpose.
 
-Every message is one sentence that holds the offending value and the way out, so that the command
-line can print it as it is and a node can send it back over a topic.
+Every message is one sentence that holds the offending value and the way out: the command line prints
+it as it is, and a ROS node sends it back to its client.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ class CheckpointError(EdgeGPTError):
 
 
 class TokenizerError(EdgeGPTError):
-    """A tokenizer file is not one of ours, or a text or token id cannot be converted."""
+    """A tokenizer file is not a byte-level BPE, or a text or token id cannot be converted."""
 
 
 class ArtifactError(EdgeGPTError):
@@ -39,11 +39,11 @@ class SamplingError(EdgeGPTError):
 
 
 class EngineError(EdgeGPTError):
-    """The engine was asked for what it cannot do, or onnxruntime failed."""
+    """An option of the engine is outside its range, or onnxruntime failed."""
 
 
 class CacheError(EdgeGPTError):
-    """A cache is asked for room or tokens that it does not have."""
+    """A KV cache is full, or is rewound to a position that it does not hold."""
 
 
 class NonFiniteLogitsError(EdgeGPTError):
@@ -51,19 +51,19 @@ class NonFiniteLogitsError(EdgeGPTError):
 
 
 class SessionError(EdgeGPTError):
-    """A session is busy, has moved on, can never find room, or cannot be rewound so far."""
+    """A session is in use, has changed, is larger than the limit, or cannot be rewound so far."""
 
 
 class OverloadedError(EdgeGPTError):
-    """A server has too much to do for one request more; the same request may succeed later."""
+    """A server has no place for another request now; the same request may succeed later."""
 
 
 class PreemptedError(EdgeGPTError):
-    """A newer or more urgent request took this one's place."""
+    """A newer request, or one of higher priority, replaced this one."""
 
 
 class NotActiveError(EdgeGPTError):
-    """A server does not take requests, or stopped taking them while this one was there."""
+    """A server accepts no requests, or was deactivated before this one had ended."""
 
 
 class VerificationError(EdgeGPTError):
@@ -71,7 +71,7 @@ class VerificationError(EdgeGPTError):
 
 
 class BudgetError(EdgeGPTError):
-    """A file falls short of a budget."""
+    """A model file does not keep its budget."""
 
 
 class ImpossibleBudgetError(BudgetError):
@@ -83,7 +83,7 @@ class ImpossibleBudgetError(BudgetError):
 
 
 class DataError(EdgeGPTError):
-    """A file of examples is missing, empty or not what it should be."""
+    """A file of examples is missing, empty or malformed."""
 
 
 class TrainingError(EdgeGPTError):
@@ -91,15 +91,17 @@ class TrainingError(EdgeGPTError):
 
 
 class MeasureError(EdgeGPTError):
-    """A measurement was asked for what it cannot do, or its process failed."""
+    """An option of a measurement is not valid, or its process failed."""
 
 
 class MissingExtraError(EdgeGPTError):
     """A package that only a workstation needs is not installed."""
 
 
-def whole_number(name: str, value: object, error: type[EdgeGPTError], *, least: int = 0) -> int:
-    """Return `value` as an int: a Python or numpy integer of at least `least`, and no bool.
+def whole_number(
+    name: str, value: object, error: type[EdgeGPTError], *, least: int = 0, most: int | None = None
+) -> int:
+    """Return `value` as an int: a Python or numpy integer from `least` to `most`, and no bool.
 
     Raises:
         error: it is something else; the message holds `name` and the value.
@@ -108,8 +110,9 @@ def whole_number(name: str, value: object, error: type[EdgeGPTError], *, least: 
         number = index(value)  # type: ignore[arg-type]  # what has no __index__ raises TypeError
     except TypeError:
         number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise error(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if isinstance(value, bool) or number < least or (most is not None and number > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise error(f"{name} must be a whole number {wanted}, got {value!r}")
     return number
 
 
@@ -126,6 +129,6 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as e:
         raise MissingExtraError(
-            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt, "
+            f"this command needs the package {e.name!r}; install the extra [{extra}] of edgegpt-robot, "
             f"from its repository: pip install '.[{extra}]'"
         ) from e

@@ -1,7 +1,4 @@
-"""Write a file whole or not at all: a temporary file in the same folder, then a rename.
-
-What a path leads to, asked before it is opened.
-"""
+"""Write a file whole or not at all, by a rename; detect pipes before they are opened."""
 
 import os
 import stat
@@ -13,10 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; it takes the final name when the block succeeds.
+    """Yield a temporary path in the folder of `path`, renamed to `path` when the block succeeds.
 
-    On any exception, KeyboardInterrupt included, the temporary file goes and an older `path`
-    stays as it was.
+    On any exception, KeyboardInterrupt included, the temporary file is removed and an older `path` is kept.
     """
     path = Path(path)
     temporary = _temporary(path)
@@ -31,12 +27,12 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def try_to_begin(path: Path) -> None:
-    """Raise the OSError with which `atomic_write` would fail at once, as for a name that is too long."""
+    """Raise the OSError with which `atomic_write` would fail at once, such as a name that is too long."""
     _temporary(path).unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text atomically; an OSError names `path`, also where a disk is full."""
+    """Write UTF-8 text atomically; an OSError, also of a full disk, has `path` as its file name."""
     try:
         with atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -45,8 +41,18 @@ def write_text(path: str | Path, text: str) -> None:
         raise
 
 
+def is_stream(path: Path) -> bool:
+    """Return whether it is a pipe or a device, which may block when it is opened.
+
+    Raises:
+        OSError, ValueError: as Path.stat does.
+    """
+    kind = path.stat().st_mode
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
 def _temporary(path: Path) -> Path:
-    """A new empty file beside `path`."""
+    """Create an empty temporary file in the folder of `path`."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     return Path(name)
@@ -56,13 +62,3 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
-
-
-def is_stream(path: Path) -> bool:
-    """Whether it is a pipe or a device, whose opening may wait until somebody writes to it.
-
-    Raises:
-        OSError, ValueError: as Path.stat does.
-    """
-    kind = path.stat().st_mode
-    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))

@@ -1,7 +1,7 @@
-"""Text to token ids and back, byte-level BPE by the `tokenizers` library.
+"""Text to token ids and back: byte-level BPE by the `tokenizers` library.
 
 Every byte is a token of its own, so no text is out of vocabulary and none is lost. Decoding works
-on bytes: ids that are not valid UTF-8 together give U+FFFD, as `bytes.decode(errors="replace")`.
+on bytes: ids whose bytes are not valid UTF-8 give U+FFFD, as `bytes.decode(errors="replace")`.
 """
 
 import codecs
@@ -21,29 +21,35 @@ MIN_VOCAB_SIZE: Final = 257  # one token a byte, and END_OF_TEXT
 
 Split = Literal["gpt2", "words"]
 
-# `words`: a space is a token of its own, so a word is cut into the same tokens wherever it stands
-# and a model can copy it out of an instruction token by token. Digits stand alone.
+# `words`: a space is a token of its own, so a word is cut into the same tokens at any position, and a
+# model can copy it out of an instruction token by token. Each digit is a token.
 _WORDS: Final = r"[\p{L}\p{M}_]+|\p{N}|\s|[^\p{L}\p{M}_\p{N}\s]+"
-# The parts that a file may have, those of GPT-2's and of `train`.
+# The parts that a file may have: those of GPT-2 and of `train`.
 _KINDS: Final = {
     "pre_tokenizer": ("ByteLevel", "Split", "Sequence"),
     "post_processor": ("ByteLevel", "TemplateProcessing", "Sequence"),
 }
 # A Python string carries a byte that is not UTF-8 as one of these (PEP 383, surrogateescape).
 _STRAY_BYTE: Final = re.compile("([\udc80-\udcff])")
-# From so many characters on a text is encoded as a batch of one, during which other threads can work: two
-# megabytes hold them up for seconds otherwise. It begins threads of the library, not worth it for less.
+# A text of this many characters is encoded as a batch of one, which releases the GIL: two megabytes would
+# block other threads for seconds. It starts threads of the library, too costly for a shorter text.
 _LONG: Final = 2**16
 
 
 class Tokenizer:
-    """A trained tokenizer. `prompt_suffix` are the ids that end a prompt, often none."""
+    """A trained tokenizer.
+
+    Attributes:
+        eos_id: of END_OF_TEXT.
+        vocab_size: number of tokens.
+        prompt_suffix: ids that end a prompt, often none.
+    """
 
     def __init__(self, tokenizer: _Tokenizer) -> None:
         self._tokenizer = tokenizer
         # "<|endoftext|>" typed by a person is text, not the end of it.
         self._tokenizer.encode_special_tokens = True
-        # A file may ask for either; both would change a text behind the caller's back.
+        # A file may turn on either; both would change a text silently.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         eos_id = tokenizer.token_to_id(END_OF_TEXT)
@@ -74,7 +80,7 @@ class Tokenizer:
         Args:
             texts: the corpus.
             vocab_size: at most this many tokens, from 257 up; fewer where the corpus gives no more.
-            split: `gpt2` joins a space to the word behind it; `words` keeps spaces, words and
+            split: `gpt2` joins a space to the next word; `words` keeps spaces, words and
                 digits apart.
             mark_prompt_end: end every prompt with END_OF_TEXT, for models trained on pairs.
 
@@ -134,16 +140,16 @@ class Tokenizer:
         return cls.from_json(text, str(path))
 
     def to_json(self) -> str:
-        """The tokenizer as the text of a tokenizer.json."""
+        """Return the tokenizer as the text of a tokenizer.json."""
         text: str = self._tokenizer.to_str(pretty=False)
         return text
 
     def encode(self, text: str) -> list[int]:
-        """Text to ids; a stray byte (surrogateescape) becomes its byte token.
+        """Convert text to ids; a stray byte (surrogateescape) becomes its byte token.
 
         Raises:
-            TokenizerError: the text holds a lone surrogate that stands for no byte, or the tokenizer's
-                own pattern is too slow for it.
+            TokenizerError: the text holds a lone surrogate that encodes no byte, or the tokenizer's
+                pattern is too slow for it.
         """
         ids: list[int] = []
         for part in _STRAY_BYTE.split(text):
@@ -154,32 +160,32 @@ class Tokenizer:
         return ids
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Text to the ids that a model is prompted with: `encode` and `prompt_suffix`."""
+        """Convert text to the ids of a prompt: `encode`, then `prompt_suffix`."""
         return [*self.encode(text), *self.prompt_suffix]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Ids to text; END_OF_TEXT gives nothing, invalid UTF-8 gives U+FFFD."""
+        """Convert ids to text; END_OF_TEXT gives nothing, invalid UTF-8 gives U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Ids to the very bytes they stand for; raises TokenizerError for an unknown id."""
+        """Convert ids to their bytes; raises TokenizerError for an unknown id."""
         return b"".join(self.token_bytes(i) for i in ids)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes of one token, empty for END_OF_TEXT; raises TokenizerError for an unknown id."""
+        """Return the bytes of one token, empty for END_OF_TEXT; raises TokenizerError for an unknown id."""
         if not 0 <= token_id < self.vocab_size:
             raise TokenizerError(f"token id {token_id} is outside the tokenizer's 0 to {self.vocab_size - 1}")
         return self._bytes[token_id]
 
     def stream_decoder(self) -> "StreamDecoder":
-        """A fresh decoder for one stream of ids."""
+        """Return a new decoder for one stream of ids."""
         return StreamDecoder(self)
 
     def _encode_valid(self, text: str) -> Sequence[int]:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as e:
-            raise TokenizerError(f"the text holds {text[e.start]!r}, half of a character and no byte") from e
+            raise TokenizerError(f"the text holds {text[e.start]!r}, half of a character; remove it") from e
         with _panics_as("the text cannot be split into tokens"):
             if len(text) < _LONG:
                 encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -192,7 +198,7 @@ class Tokenizer:
         token = self._tokenizer.id_to_token(token_id)
         if token is None or token == END_OF_TEXT:
             return b""
-        if token_id in self._added:  # written as plain text, not as stand-ins for bytes
+        if token_id in self._added:  # written as plain text, not in characters for bytes
             return bytes(token, "utf-8")
         try:
             return bytes(_BYTE_OF_CHARACTER[character] for character in token)
@@ -201,23 +207,23 @@ class Tokenizer:
 
 
 class StreamDecoder:
-    """Turns ids into text piece by piece; a piece never ends inside a character."""
+    """Converts ids to text incrementally; a chunk never ends inside a character."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
-        """The text that has become certain with this id; may be empty."""
+        """Return the text that this id completes; may be empty."""
         return self._utf8.decode(self._tokenizer.token_bytes(token_id))
 
     def flush(self) -> str:
-        """What is left at the end of the stream: U+FFFD for an unfinished character."""
+        """Return the rest at the end of the stream: U+FFFD for an unfinished character."""
         return self._utf8.decode(b"", final=True)
 
 
 def _check_parts(text: str) -> None:
-    """Refuse what would change texts behind the caller's back, and what the library panics over."""
+    """Refuse parts that would change texts silently, and those that make the library panic."""
     document = json.loads(text)
     if not isinstance(document, dict):
         raise ValueError(f"expected a JSON object, got {type(document).__name__}")
@@ -240,7 +246,7 @@ def _check_parts(text: str) -> None:
 
 
 def _parts(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The kind of a part with the part, and of those inside a Sequence."""
+    """Yield kind and content of a part and of those inside a Sequence."""
     if part is None:
         return
     if not isinstance(part, dict):
@@ -253,16 +259,16 @@ def _parts(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _undefined(part: dict[str, Any]) -> list[str]:
-    """Special tokens that a TemplateProcessing adds to a text and does not define."""
+    """Return special tokens that a TemplateProcessing adds to a text but does not define."""
     defined, template = part.get("special_tokens") or {}, part.get("single")
-    pieces = template if isinstance(template, list) else []
-    tokens = [piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece]
+    items = template if isinstance(template, list) else []
+    tokens = [item["SpecialToken"]["id"] for item in items if "SpecialToken" in item]
     return [token for token in tokens if token not in defined]
 
 
 @contextmanager
 def _panics_as(what: str) -> Iterator[None]:
-    """Turn a panic of the library, which is no Exception, into a TokenizerError."""
+    """Turn a panic of the library, which is a BaseException, into a TokenizerError."""
     try:
         yield
     except BaseException as e:
@@ -272,7 +278,7 @@ def _panics_as(what: str) -> Iterator[None]:
 
 
 def _byte_of_character() -> dict[str, int]:
-    """GPT-2's printable stand-ins: a printable byte is itself, the others follow from U+0100."""
+    """Return GPT-2's printable characters for bytes: a printable byte is itself, others map to U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     table = {chr(byte): byte for byte in printable}

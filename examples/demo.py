@@ -1,4 +1,4 @@
-"""The main job on the checkpoint that ships: export, verify, say what it is, answer, time it.
+"""The main job on the checkpoint that ships: export to a verified file, and answer instructions with it.
 
 make demo
 """
@@ -7,22 +7,19 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import edgegpt
-from edgegpt.cli.main import main as edgegpt_command
+from edgegpt.errors import EdgeGPTError
+from edgegpt_export import export_checkpoint
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "checkpoints" / "rover"
 FILE = ROOT / "runs" / "demo" / "rover.onnx"
 INSTRUCTIONS = [
     "drive forward two metres",
-    "turn left 90 degrees and then go 50 cm forward",
-    "please find the zorbly mug",
     "go to the kitchen, then pick up the red cup",
-    "put the wrench on the workbench",
-    'say "dinner is ready"',
+    "please find the zorbly mug",
     "back up six feet and follow me",
     "stop right there",
     "what is the capital of France?",
@@ -31,45 +28,37 @@ INSTRUCTIONS = [
 console = Console(highlight=False)
 
 
-def step(*arguments: str) -> None:
-    """Run one command as a user would, and stop where it fails."""
-    shown = " ".join(
-        Path(a).relative_to(ROOT).as_posix() if a.startswith(str(ROOT)) else a for a in arguments
+def export() -> None:
+    """Export the checkpoint and print the size of the file and its difference from PyTorch."""
+    checkpoint, file = CHECKPOINT.relative_to(ROOT), FILE.relative_to(ROOT)
+    console.print(f"[bold]$ edgegpt export {checkpoint} --out {file}[/bold]")
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        report = export_checkpoint(CHECKPOINT, FILE)
+    except EdgeGPTError as error:
+        sys.exit(str(error))
+    difference = max(row.max_abs for row in report.evidence.rows)
+    console.print(
+        f"{report.bytes / 1e6:.2f} MB, verified: logits differ from PyTorch's by at most {difference:.0e}"
     )
-    console.print(f"\n[bold]$ edgegpt {shown}[/bold]")
-    if code := edgegpt_command(list(arguments)):
-        sys.exit(code)
 
 
-def answers() -> Table:
-    """Answer every instruction and time it."""
+def answer() -> None:
+    """Print the command, its tokens and its time for every instruction."""
+    console.print(f'\n[bold]>>> edgegpt.load("{FILE.name}").generate(instruction)[/bold]')
     model = edgegpt.load(FILE)
-    table = Table(title="Instructions and commands, one thread, milliseconds", title_justify="left")
-    table.add_column("instruction and command", overflow="fold")
-    for name in ("tokens", "first", "a token", "total"):
-        table.add_column(name, justify="right", no_wrap=True)
     for instruction in INSTRUCTIONS:
         reply = model.generate(instruction)
-        timing, usage = reply.timing, reply.usage
-        table.add_row(
-            Text.assemble(instruction, "\n", (reply.text, "green")),
-            f"{usage.prompt_tokens}+{usage.completion_tokens}",
-            f"{timing.ttft_ms:.1f}",
-            f"{timing.token_p50_ms:.2f}",
-            f"{timing.total_ms:.1f}",
-            end_section=True,
-        )
-    return table
+        took = f"{reply.usage.completion_tokens} tokens in {reply.timing.total_ms:.1f} ms"
+        console.print(Text.assemble(f"{instruction:<48}", (took, "dim")))
+        console.print(Text.assemble("  -> ", (reply.text, "green")), soft_wrap=True)
 
 
 def demo() -> None:
-    """The whole demonstration."""
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    step("export", str(CHECKPOINT), "--out", str(FILE))
-    step("verify", str(FILE), "--checkpoint", str(CHECKPOINT))
-    step("info", str(FILE))
-    console.print("\n[bold]>>> edgegpt.load(...).generate(instruction)[/bold]")
-    console.print(answers())
+    """Show the way from a checkpoint to commands, and name the commands that show more."""
+    export()
+    answer()
+    console.print("\nMore about the file: edgegpt info, verify, bench, report (in .venv/bin)")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The last act of the demo: the node, an instruction through the topic and some through the action.
+"""The end of the demo: the node, one instruction through the topic and some through the action.
 
 ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx
 """
@@ -15,10 +15,9 @@ from pathlib import Path
 
 import rclpy
 from edgegpt_msgs.msg import ErrorCode
-from edgegpt_ros.client import Answer, GeneratorClient, RefusedError
+from edgegpt_ros.client import GeneratorClient, RefusedError
 from rclpy.node import Node
 from rich.console import Console
-from rich.table import Table
 from std_msgs.msg import String
 
 ROOT = Path(__file__).parents[1]
@@ -26,21 +25,19 @@ FILE = ROOT / "runs" / "demo" / "rover.onnx"
 GENERATOR = ROOT / "ros2_ws" / "install" / "edgegpt_ros" / "lib" / "edgegpt_ros" / "generator"
 SPOKEN = "drive forward two metres"
 INSTRUCTIONS = [
-    "turn left 90 degrees and then go 50 cm forward",
     "go to the kitchen, then pick up the red cup",
     "back up six feet and follow me",
 ]
-SECONDS = 10  # after which something is wrong
+SECONDS = 10  # limit of every wait
 
 console = Console(highlight=False)
 
 
 @contextmanager
 def own_domain() -> Iterator[int]:
-    """A ROS_DOMAIN_ID that no other demo, and no test, of this machine holds at the same time.
+    """Reserve a ROS_DOMAIN_ID that no other demo, and no test, uses on this machine.
 
-    Whoever holds a domain has the port 32768 + domain, as with ROS 2's domain_coordinator, which a robot
-    need not have.
+    The port 32768 + domain is bound meanwhile, as by ROS 2's domain_coordinator, which a robot may lack.
     """
     for domain in range(1, 101):
         with socket.socket() as held:
@@ -54,44 +51,48 @@ def own_domain() -> Iterator[int]:
 
 
 def say(node: Node, text: str) -> tuple[str, float]:
-    """Publish on `prompt`, and wait for `response`: its text, and milliseconds."""
-    heard: list[str] = []
-    node.create_subscription(String, "response", lambda message: heard.append(message.data), 10)
+    """Publish on `prompt` and wait for `response`; return its text and the milliseconds."""
+    received: list[str] = []
+    node.create_subscription(String, "response", lambda message: received.append(message.data), 10)
     prompts = node.create_publisher(String, "prompt", 10)
     end = time.monotonic() + SECONDS
     while not (prompts.get_subscription_count() and node.count_publishers("response")):
         if time.monotonic() > end:
             sys.exit("the node's topics did not appear")
         time.sleep(0.01)
-    time.sleep(0.2)  # until the node knows our subscription too; what it answers before is lost: ask again
-    while not heard and time.monotonic() < end:
+    time.sleep(0.2)  # until the node has discovered our subscription; an earlier response would be lost
+    while not received and time.monotonic() < end:
         began = time.perf_counter()
         prompts.publish(String(data=text))
-        while not heard and time.perf_counter() - began < 1:
+        while not received and time.perf_counter() - began < 1:
             rclpy.spin_once(node, timeout_sec=0.1)
-    if not heard:
-        sys.exit("no response came")
-    return heard[0], (time.perf_counter() - began) * 1000
+    if not received:
+        sys.exit(f"there was no response within {SECONDS} s")
+    return received[0], (time.perf_counter() - began) * 1000
 
 
-def watch(client: GeneratorClient, text: str) -> tuple[Answer, int, float, float]:
-    """Send a goal and print the answer while it grows: answer, pieces, first and whole milliseconds."""
+def watch(client: GeneratorClient, text: str) -> None:
+    """Send a goal, print the answer while it grows, and how long it took."""
     console.print(f"[bold]generate[/bold] <- {text}\n[bold]tokens[/bold]   -> ", end="")
     began = time.perf_counter()
-    first, pieces = 0.0, 0
+    first, chunks = 0.0, 0
     pending = client.start(text)
-    for piece in pending:
+    for chunk in pending:
         first = first or (time.perf_counter() - began) * 1000
-        pieces += 1
-        console.print(piece, end="", markup=False)
+        chunks += 1
+        console.print(chunk, end="", style="green", markup=False, soft_wrap=True)
         console.file.flush()
-    answer = pending.result(SECONDS)
-    console.print()
-    return answer, pieces, first, (time.perf_counter() - began) * 1000
+    in_node = pending.result(SECONDS).timing.total_ms
+    whole = (time.perf_counter() - began) * 1000
+    console.print(
+        f"\n            {chunks} chunks, first after {first:.1f} ms, all after {whole:.1f} ms "
+        f"({in_node:.1f} in the node)",
+        style="dim",
+    )
 
 
 def wait_until_active(client: GeneratorClient) -> None:
-    """The doors are open from the start, and say so when the model is not loaded yet."""
+    """Send requests until one is answered; the node refuses them while its model is loading."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -101,39 +102,32 @@ def wait_until_active(client: GeneratorClient) -> None:
             if error.code != ErrorCode.NOT_ACTIVE or time.monotonic() > end:
                 sys.exit(str(error))
             time.sleep(0.05)
-        except TimeoutError as error:  # as above: the two may not know each other yet
+        except TimeoutError as error:  # the node may not have discovered this client yet
             if time.monotonic() > end:
                 sys.exit(str(error))
 
 
 def act(file: Path) -> None:
-    """Ask a running node, and show what it took."""
+    """Send instructions to a running node and print its answers."""
     rclpy.init()
     node = Node("demo")
-    table = Table(title="From one process to the other and back, one engine thread", title_justify="left")
-    table.add_column("instruction", ratio=1)
-    for name in ("chunks", "first ms", "whole ms", "in the node ms"):
-        table.add_column(name, justify="right")
     with GeneratorClient(node) as client:
         if not client.wait_for_server(SECONDS):
             sys.exit(f"the node did not come up with {file}")
         wait_until_active(client)
         text, taken = say(node, SPOKEN)
-        console.print(f"[bold]prompt[/bold]   <- {SPOKEN}\n[bold]response[/bold] -> ", end="")
-        console.print(text, markup=False)
-        table.add_row(f"{SPOKEN} (topic)", "", "", f"{taken:.1f}", "")
+        console.print(f"[bold]prompt[/bold]   <- {SPOKEN}  [dim]({taken:.1f} ms)[/dim]")
+        console.print("[bold]response[/bold] -> ", end="")
+        console.print(text, style="green", markup=False, soft_wrap=True)
         for instruction in INSTRUCTIONS:
-            answer, pieces, first, whole = watch(client, instruction)
-            own = answer.timing.total_ms
-            table.add_row(instruction, str(pieces), f"{first:.1f}", f"{whole:.1f}", f"{own:.1f}")
+            watch(client, instruction)
     node.destroy_node()
     rclpy.shutdown()
-    console.print(table)
 
 
 def show(file: Path, domain: int) -> int:
-    """Start the node, ask it, and stop it: its exit code."""
-    # With loopback too: the demo must not talk to a robot that is in the same network.
+    """Start the node, send it instructions, stop it, and return its exit code."""
+    # Loopback only: the demo must not reach a robot in the same network.
     os.environ |= {"ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     arguments = ["-p", f"model:={file}", "-p", "chunk_ms:=2.0", "--log-level", "warn"]
     console.print(f"\n[bold]$ ros2 run edgegpt_ros generator --ros-args -p model:={file.name}[/bold]")
@@ -153,7 +147,7 @@ def show(file: Path, domain: int) -> int:
 
 
 def demo() -> None:
-    """Show the node in a ROS domain of its own."""
+    """Run the demo in its own ROS domain."""
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
     if not file.exists():
         sys.exit(f"there is no file {file}; `make demo` exports it")

@@ -3,8 +3,8 @@
     python3 ros2_ws/make_ros.py
 
 Where apt's ROS 2 Jazzy is installed nothing of this is needed: `colcon build` in this folder does it.
-Run again, it does only what a change asks for. Exit codes: 0 built; 1 a step failed; 3 this machine
-lacks something and the workspace is left out, which with CI=true is a failure too.
+Run again, it does only what a change asks for. Exit codes: 0 built; 1 a step failed; 130 Ctrl-C; 3 this
+machine lacks something and the workspace is left out, which with CI=true is a failure too.
 """
 
 import hashlib
@@ -16,14 +16,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 WORKSPACE = Path(__file__).resolve().parent
 ROOT = WORKSPACE.parent
 VENV = ROOT / ".venv-ros"
 PYTHON = VENV / "bin" / "python"
 
-FAILED, LEFT_OUT = 1, 3
+STEP = ROOT / "tools" / "step"
+
+FAILED, LEFT_OUT, INTERRUPTED = 1, 3, 130
 
 WHEELS_FOR = ((3, 12), (3, 11))  # CPython, the first that is here
 WHEELS_ON = ("x86_64", "aarch64")
@@ -119,12 +121,12 @@ def check_tools(python: str) -> None:
 
 def set_up(base: str) -> None:
     """Make .venv-ros, and set its cmake files right."""
-    say("ROS 2 Jazzy from pip into .venv-ros: once, some minutes, about 110 MB to download")
-    run([base, "-m", "venv", *([] if works() else ["--clear"]), str(VENV)])
+    say("Setting up ROS 2 Jazzy in .venv-ros: two minutes, 110 MB to download, 0.5 GB on disk.")
+    run("Python environment", [base, "-m", "venv", *([] if works() else ["--clear"]), str(VENV)])
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install"]
     pins = [word for path in PINS for word in ("-c", str(path))]
     cmake = [] if shutil.which("cmake") else ["cmake"]
-    run([*pip, *pins, *ROS_WHEELS, *cmake, *OTHERS])
+    run("ROS 2 Jazzy and edgegpt", [*pip, *pins, *ROS_WHEELS, *cmake, *OTHERS])
     python_include, numpy_include = output([str(PYTHON), "-c", INCLUDE_FOLDERS]).splitlines()
     for path in (VENV / "share").rglob("*.cmake"):
         text = path.read_text(encoding="utf-8")
@@ -147,7 +149,7 @@ def build() -> None:
     cmake = [f"-DPython3_EXECUTABLE={PYTHON}", "-DBUILD_TESTING=OFF", "-DCMAKE_BUILD_TYPE=Release"]
     # Its one warning is that a venv is no ament prefix.
     colcon = [str(VENV / "bin" / "colcon"), "--log-level", "error", "build", "--symlink-install"]
-    run([*colcon, "--cmake-args", *cmake], cwd=WORKSPACE, env=environment)
+    run("Building the ROS packages", [*colcon, "--cmake-args", *cmake], cwd=WORKSPACE, env=environment)
 
 
 def what_a_build_reads() -> Iterator[Path]:
@@ -195,11 +197,18 @@ def output(command: list[str]) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def run(command: list[str], **options: object) -> None:
-    """Run a step and end here if it fails."""
-    code = subprocess.run(command, **options).returncode  # type: ignore[call-overload]
+def run(what: str, command: list[str], **options: Any) -> None:
+    """Run one step quietly, see tools/step, and end here if it fails."""
+    log = ROOT / "runs" / "setup" / f"ros-{what.split()[0].lower()}.log"
+    with subprocess.Popen([str(STEP), str(log), what, *command], **options) as step:
+        try:
+            code = step.wait()
+        except KeyboardInterrupt:  # the step got Ctrl-C too, and says so
+            code = step.wait()
+    if code == INTERRUPTED:
+        sys.exit(code)
     if code:
-        say(f"the ROS 2 workspace is not built: `{' '.join(command[:4])} ...` ended with {code}, see above")
+        say("The ROS 2 workspace is not built.")
         sys.exit(FAILED)
 
 
@@ -215,4 +224,7 @@ def say(sentence: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

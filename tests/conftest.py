@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-import workers
+from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest finds here)
+    default_signals_in_children,
+    pytest_collection_modifyitems,
+    pytest_configure,
+)
 from helpers.sample_report import NAME
 from hypothesis import settings
 
+from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.model.checkpoint import save_checkpoint
 from edgegpt.model.gpt import GPT
@@ -18,6 +23,9 @@ from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
+
+# The type of the fixture `refused`.
+Refused = Callable[..., AbstractContextManager[None]]
 
 ROVER = Path(__file__).parents[1] / "checkpoints" / "rover"
 
@@ -38,10 +46,6 @@ CORPUS = [
 ]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    workers.share(config)
-
-
 def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:
     """An eval-mode GPT whose biases and norms are random too, so that no mix-up can hide."""
     torch.manual_seed(seed)
@@ -55,7 +59,7 @@ def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:
 
 
 @pytest.fixture
-def refused() -> Callable[..., AbstractContextManager[None]]:
+def refused() -> Refused:
     """`with refused(ConfigError, "n_head", 5):` expects that error, with each value in its one sentence."""
 
     @contextmanager
@@ -67,6 +71,22 @@ def refused() -> Callable[..., AbstractContextManager[None]]:
         assert "\n" not in message
         missing = [value for value in values if str(value) not in message]
         assert not missing, f"{missing} not in {message!r}"
+
+    return expect
+
+
+@pytest.fixture
+def command_error(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """`command_error("info", path)` expects exit code 2 and no output, and returns the sentence on stderr."""
+
+    def expect(*arguments: object) -> str:
+        capsys.readouterr()
+        assert main([str(argument) for argument in arguments]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.startswith("edgegpt: ")
+        assert output.err.count("\n") == 1
+        return output.err
 
     return expect
 

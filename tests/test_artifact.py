@@ -1,6 +1,9 @@
+"""edgegpt.runtime.artifact: what an open file knows, and what a robot's process loads and writes."""
+
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from helpers.tiny_files import TINY, tiny_file
@@ -11,11 +14,11 @@ from edgegpt.runtime.sampling import SamplingParams
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_file(tmp_path_factory.mktemp("artifact"))
 
 
-def test_an_artifact_knows_what_the_exporter_wrote(file):
+def test_an_artifact_knows_what_the_exporter_wrote(file: Path) -> None:
     artifact = open_artifact(str(file))
     assert artifact.path == file
     assert artifact.config == TINY
@@ -29,7 +32,7 @@ def test_an_artifact_knows_what_the_exporter_wrote(file):
     assert artifact.bytes == file.stat().st_size
 
 
-def test_the_session_uses_the_threads_asked_for_and_never_spins(file):
+def test_the_session_uses_the_threads_asked_for_and_never_spins(file: Path) -> None:
     options = open_artifact(file, threads=2).session.get_session_options()
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
@@ -43,7 +46,7 @@ def run(code: str, *args: object, **variables: object) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
 
 
-def test_a_robot_loads_and_answers_without_torch_onnx_or_a_word_on_stderr(file):
+def test_a_robot_loads_and_answers_without_torch_onnx_or_a_word_on_stderr(file: Path) -> None:
     result = run(
         "import sys, edgegpt; edgegpt.load(sys.argv[1]).generate('go'); "
         "print([m for m in ('torch', 'onnx', 'rclpy', 'rich', 'typer', 'safetensors') if m in sys.modules])",
@@ -62,7 +65,7 @@ NOT_FOR_A_ROBOT = {
 }
 
 
-def test_a_robots_process_loads_little_beside_numpy_onnxruntime_and_tokenizers(file):
+def test_a_robots_process_loads_little_besides_numpy_onnxruntime_and_tokenizers(file: Path) -> None:
     modules = "import sys, numpy, onnxruntime; before = set(sys.modules); "
     answers = (
         "import edgegpt; model = edgegpt.load(sys.argv[1]); model.generate('go'); "
@@ -75,7 +78,7 @@ def test_a_robots_process_loads_little_beside_numpy_onnxruntime_and_tokenizers(f
     assert not loaded & NOT_FOR_A_ROBOT
 
 
-def test_a_robot_writes_no_file_into_its_home(file, tmp_path):
+def test_a_robot_writes_no_file_into_its_home(file: Path, tmp_path: Path) -> None:
     run("import sys, edgegpt; edgegpt.load(sys.argv[1]).generate('go')", file, HOME=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -83,14 +86,14 @@ def test_a_robot_writes_no_file_into_its_home(file, tmp_path):
 @pytest.mark.parametrize(
     "module", ["edgegpt.runtime.generator", "edgegpt.runtime.artifact", "edgegpt_export"]
 )
-def test_a_home_that_cannot_be_written_is_no_reason_for_a_word_on_stderr(file, module):
+def test_a_home_that_cannot_be_written_is_no_reason_for_a_word_on_stderr(file: Path, module: str) -> None:
     opened = "from edgegpt.runtime.artifact import open_artifact; open_artifact(sys.argv[1])"
     code = f"import sys, {module}; {opened}"
     result = run(code, file, HOME="/dev/null")
     assert (result.stdout, result.stderr) == ("", "")
 
 
-def test_importing_edgegpt_loads_nothing_until_a_name_is_used():
+def test_importing_edgegpt_loads_nothing_until_a_name_is_used() -> None:
     result = run(
         "import sys, edgegpt; print([m for m in ('numpy', 'onnxruntime', 'pydantic') if m in sys.modules]); "
         "print(*[getattr(edgegpt, name) and name for name in edgegpt.__all__])"

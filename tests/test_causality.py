@@ -1,27 +1,38 @@
 """A token must not know what comes after it: in PyTorch, in both graphs, and a leak is noticed."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-import onnx
 import pytest
 import torch
-from helpers.graphs import SMALL, TARGETS, model_and_graph, random_ids, session_of, torch_logits
-from onnx import TensorProto, helper
+from helpers.graphs import (
+    SMALL,
+    TARGETS,
+    add_to_logits,
+    copied_graph,
+    failed,
+    model_and_graph,
+    random_ids,
+    session_of,
+    torch_logits,
+    verified,
+)
+from onnx import TensorProto, helper, numpy_helper
 
-from edgegpt_export.bit_allocation import preset
 from edgegpt_export.runner import GrowingCache
-from edgegpt_export.verify import verify
 
 CUTS = range(1, SMALL.block_size)
 
 
-def changed_from(ids: np.ndarray, cut: int) -> np.ndarray:
+def changed_from(ids: Any, cut: int) -> Any:
     changed = ids.copy()
     changed[:, cut:] = (changed[:, cut:] + 7) % SMALL.vocab_size
     return changed
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_changing_a_later_token_leaves_earlier_logits_of_the_pytorch_model_alone(cut):
+def test_changing_a_later_token_leaves_earlier_logits_of_the_pytorch_model_alone(cut: int) -> None:
     model, _ = model_and_graph("engine")
     ids = random_ids(SMALL)
     before, after = torch_logits(model, ids), torch_logits(model, changed_from(ids, cut))
@@ -29,10 +40,10 @@ def test_changing_a_later_token_leaves_earlier_logits_of_the_pytorch_model_alone
     assert np.abs(after[:, cut:] - before[:, cut:]).max() > 0.01
 
 
-def test_no_gradient_flows_from_a_logit_to_a_later_token():
+def test_no_gradient_flows_from_a_logit_to_a_later_token() -> None:
     model, _ = model_and_graph("engine")
     for position in range(SMALL.block_size):
-        seen = []
+        seen: list[torch.Tensor] = []
         hook = model.wte.register_forward_hook(lambda _m, _i, out, seen=seen: seen.append(out) or out)
         logits = model(torch.from_numpy(random_ids(SMALL)))
         hook.remove()
@@ -43,7 +54,7 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token():
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("cut", CUTS)
-def test_changing_a_later_token_leaves_earlier_logits_of_the_file_alone(target, cut):
+def test_changing_a_later_token_leaves_earlier_logits_of_the_file_alone(target: str, cut: int) -> None:
     _, graph = model_and_graph(target)
     ids = random_ids(SMALL)
     session = session_of(graph)
@@ -55,12 +66,12 @@ def test_changing_a_later_token_leaves_earlier_logits_of_the_file_alone(target, 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("cut", [2, 6])
-def test_a_chunk_that_continues_a_cache_is_causal_too(target, cut):
+def test_a_chunk_that_continues_a_cache_is_causal_too(target: str, cut: int) -> None:
     _, graph = model_and_graph(target)
     ids = random_ids(SMALL)
     session = session_of(graph)
 
-    def second_chunk(tokens: np.ndarray) -> np.ndarray:
+    def second_chunk(tokens: Any) -> Any:
         cache = GrowingCache(session, SMALL, batch=1)
         cache.feed(tokens[:, :1])
         return cache.feed(tokens[:, 1:])
@@ -69,38 +80,22 @@ def test_a_chunk_that_continues_a_cache_is_causal_too(target, cut):
     np.testing.assert_allclose(after[:, : cut - 1], before[:, : cut - 1], atol=1e-6, rtol=0)
 
 
-def test_verification_notices_attention_that_is_not_causal(tmp_path):
-    model, graph = model_and_graph("engine")
-    leaking = onnx.ModelProto()
-    leaking.CopyFrom(graph)
+def test_verification_notices_attention_that_is_not_causal(tmp_path: Path) -> None:
+    leaking = copied_graph()
     for node in leaking.graph.node:
         if node.op_type == "GroupQueryAttention":
             node.attribute.append(helper.make_attribute("causal", 0))
-    assert "causality" in failures_of(leaking, model, tmp_path)
+    assert "causality" in failed(verified(tmp_path, leaking))
 
 
-def test_verification_notices_a_leak_far_below_the_parity_limit(tmp_path):
-    model, graph = model_and_graph("engine")
-    leaking = onnx.ModelProto()
-    leaking.CopyFrom(graph)
-    nodes = leaking.graph.node
-    nodes[-1].output[0] = "/head"
-    nodes.extend(  # up to 8e-5 is added to every logit, by the last id of the prompt
-        [
-            helper.make_node("Gather", ["input_ids", "minus_one"], ["last"], axis=1),  # (B, 1, 1)
-            helper.make_node("Cast", ["last"], ["last_float"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", ["last_float", "tiny"], ["leak"]),
-            helper.make_node("Add", ["/head", "leak"], ["logits"]),
-        ]
+def test_verification_notices_a_leak_far_below_the_parity_limit(tmp_path: Path) -> None:
+    leaking = copied_graph()
+    add_to_logits(  # up to 8e-5 is added to every logit, by the last id of the prompt
+        leaking,
+        helper.make_node("Gather", ["input_ids", "minus_one"], ["last"], axis=1),  # (B, 1, 1)
+        helper.make_node("Cast", ["last"], ["last_float"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["last_float", "tiny"], ["extra"]),
     )
     for name, value in (("tiny", np.array(2e-6, np.float32)), ("minus_one", np.array([[-1]]))):
-        leaking.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
-    assert failures_of(leaking, model, tmp_path) == ["causality"]
-
-
-def failures_of(graph: onnx.ModelProto, model: torch.nn.Module, folder) -> list[str]:
-    """Names of the checks that failed."""
-    path = folder / "leaking.onnx"
-    onnx.save(graph, str(path))
-    evidence = verify(path, session_of(graph), model, "engine", preset(model.config, "fp32"))
-    return [failure.split(":")[0] for failure in evidence.failures]
+        leaking.graph.initializer.append(numpy_helper.from_array(value, name))
+    assert failed(verified(tmp_path, leaking)) == ["causality"]

@@ -1,4 +1,4 @@
-"""Commands that are ended: one line for Ctrl-C, and nothing is left behind."""
+"""Commands that are ended: one line for Ctrl-C, and neither files nor processes are left."""
 
 import signal
 import subprocess
@@ -18,55 +18,47 @@ Capture = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "work"),
     [
-        ("bench FILE", "edgegpt.measure.bench.run_bench"),
-        ("check FILE --budget BUDGET", "edgegpt.budget.check.check_file"),
-        ("eval FILE DATA", "edgegpt.runtime.evaluation.evaluate"),
-        ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),
-        ("generate FILE hello", "edgegpt.runtime.generator.load"),
-        ("profile --out OUT/x.yaml", "edgegpt.profiling.profile.profile_board"),
-        ("tune FILE", "edgegpt.autotune.run.autotune"),
+        (["bench", "FILE"], "edgegpt.measure.run_bench"),
+        (["check", "FILE", "--budget", str(BUDGET)], "edgegpt.budget.check_file"),
+        (["eval", "FILE", "DATA"], "edgegpt.runtime.evaluate"),
+        (["export", "CHECKPOINT", "--out", "OUT/x.onnx"], "edgegpt_export.export.build"),
+        (["generate", "FILE", "hello"], "edgegpt.runtime.load"),
+        (["profile", "--out", "OUT/x.yaml"], "edgegpt.profiling.profile_board"),
+        (["tune", "FILE"], "edgegpt.autotune.autotune"),
     ],
 )
 def test_an_interrupted_command_says_so_in_one_line_and_leaves_no_file(
-    arguments: str,
+    arguments: list[str],
     work: str,
     file: Path,
     tiny_checkpoint: Path,
     tmp_path: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capture,
 ) -> None:
-    out, data = tmp_path / "out", tmp_path / "data.jsonl"
-    out.mkdir()
+    data = tmp_path / "data.jsonl"
     data.write_text('{"prompt": "a", "completion": "b"}\n')
-    names = {
-        "FILE": str(file),
-        "CHECKPOINT": str(tiny_checkpoint),
-        "OUT": str(out),
-        "DATA": str(data),
-        "BUDGET": str(BUDGET),
-    }
-    words = arguments.split()  # before names come in, which hold spaces
-    for name, value in names.items():
-        words = [word.replace(name, value) for word in words]
+    for name, path in {"FILE": file, "CHECKPOINT": tiny_checkpoint, "OUT": folder, "DATA": data}.items():
+        arguments = [word.replace(name, str(path)) for word in arguments]
 
     def ctrl_c(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(work, ctrl_c)
     capsys.readouterr()
-    assert main(words) == 130
+    assert main(arguments) == 130
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.splitlines()[-1] == "edgegpt: interrupted"
     assert "Traceback" not in output.err
-    assert list(out.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_bench_that_is_ended_leaves_no_process(how: signal.Signals, file: Path) -> None:
-    """To it alone, as a supervisor sends it."""
+    """The signal goes to the command alone, as from a supervisor."""
     command = [sys.executable, "-m", "edgegpt", "bench", str(file), "--seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
         children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
@@ -77,7 +69,7 @@ def test_a_bench_that_is_ended_leaves_no_process(how: signal.Signals, file: Path
         output = bench.communicate(timeout=60)
     if how == signal.SIGINT:
         assert (bench.returncode, *output) == (130, "", "edgegpt: interrupted\n")
-    for _ in range(1000):  # one that had only just begun ends when it finds its job's pipe closed
+    for _ in range(1000):  # a process that has just begun ends when it finds its pipe closed
         if not runs(child):
             return
         time.sleep(0.01)
@@ -85,17 +77,17 @@ def test_a_bench_that_is_ended_leaves_no_process(how: signal.Signals, file: Path
 
 
 def runs(process: str) -> bool:
-    """Whether there is such a process, and it has not just been left unburied."""
+    """Return whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def test_an_import_that_ctrl_c_breaks_is_called_interrupted(
+def test_an_import_in_c_that_ctrl_c_breaks_is_called_interrupted(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    def load(*_: object) -> int:
+    def load() -> int:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
@@ -103,7 +95,6 @@ def test_an_import_that_ctrl_c_breaks_is_called_interrupted(
         return 0
 
     monkeypatch.setattr("edgegpt.cli.main.main", load)
-    monkeypatch.setattr("edgegpt.__main__._interrupted", False)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(SystemExit) as end:

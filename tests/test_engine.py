@@ -1,46 +1,66 @@
+"""edgegpt.runtime.engine and its backend: what they compute, refuse, and do in threads."""
+
+import gc
 import threading
 import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Refused
+from helpers.scripted import Call, observed
 from helpers.tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
 from edgegpt import contract
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
-from edgegpt.runtime.artifact import open_artifact
+from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.ort_backend import bind_shared_kv
-from edgegpt.runtime.sampling import SamplingParams, penalise_repetition
+from edgegpt.runtime.ort_backend import OrtBackend
+from edgegpt.runtime.sampling import Logits, SamplingParams, penalise_repetition
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=12)
 PROMPT = [72, 5, 9, 33, 150, 7, 21]
 
 
 @pytest.fixture(scope="module", params=[contract.ENGINE, contract.PORTABLE])
-def artifact(request, tmp_path_factory):
+def artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return open_artifact(tiny_file(tmp_path_factory.mktemp("engine"), request.param))
 
 
 @pytest.fixture
-def engine(artifact):
+def engine(artifact: Artifact) -> Engine:
     return Engine.from_artifact(artifact)
 
 
-class Halt:
-    def __init__(self, cancelled=lambda: False, before_call=lambda n_tokens: False):
-        self.cancelled, self.before_call = cancelled, before_call
+@dataclass
+class Cancelling:
+    cancelled: Callable[[], bool] = lambda: False
+    before_call: Callable[[int], bool] = lambda n_tokens: False
 
 
-def close(logits, expected):
+def close(logits: Logits | None, expected: Any) -> None:
+    assert logits is not None
     np.testing.assert_allclose(logits, expected[: len(logits)].numpy(), atol=1e-4, rtol=0)
+
+
+def run_together(*works: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 # --- it computes what PyTorch computes, on both targets ---
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, TINY.block_size - 1, TINY.block_size])
-def test_prefill_gives_the_logits_of_pytorch(engine, length):
+def test_prefill_gives_the_logits_of_pytorch(engine: Engine, length: int) -> None:
     ids = [(7 * n) % 270 for n in range(length)]
     cache = engine.new_cache()
     close(engine.prefill(cache, ids), torch_logits(ids))
@@ -48,13 +68,13 @@ def test_prefill_gives_the_logits_of_pytorch(engine, length):
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 64])
-def test_prefill_in_pieces_of_any_size_gives_the_same(engine, monkeypatch, chunk):
-    monkeypatch.setattr(engine, "prefill_chunk", chunk)
+def test_prefill_in_chunks_of_any_size_gives_the_same(engine: Engine, chunk: int) -> None:
+    engine.prefill_chunk = chunk
     ids = [(11 * n) % 270 for n in range(20)]
     close(engine.prefill(engine.new_cache(), ids), torch_logits(ids))
 
 
-def test_decode_gives_the_logits_of_a_full_recompute_up_to_the_last_position(engine):
+def test_decode_gives_the_logits_of_a_full_recompute_up_to_the_last_position(engine: Engine) -> None:
     cache, ids = engine.new_cache(), list(PROMPT)
     engine.prefill(cache, ids)
     while cache.room:
@@ -63,21 +83,21 @@ def test_decode_gives_the_logits_of_a_full_recompute_up_to_the_last_position(eng
     assert len(ids) == TINY.block_size
 
 
-def test_prefill_continues_behind_what_the_cache_holds(engine):
+def test_prefill_continues_behind_what_the_cache_holds(engine: Engine) -> None:
     cache = engine.new_cache()
     engine.prefill(cache, PROMPT[:3])
     engine.decode_one_token(cache, PROMPT[3])
     close(engine.prefill(cache, PROMPT[4:]), torch_logits(PROMPT))
 
 
-def test_a_rewound_cache_computes_as_if_the_rest_had_never_been(engine):
+def test_a_rewound_cache_computes_as_if_the_rest_had_never_been(engine: Engine) -> None:
     cache = engine.new_cache()
     engine.prefill(cache, PROMPT + [99] * 20)
     cache.rewind(4)
     close(engine.prefill(cache, PROMPT[4:]), torch_logits(PROMPT))
 
 
-def test_a_fork_goes_its_own_way_and_leaves_the_original(engine):
+def test_a_fork_goes_its_own_way_and_leaves_the_original(engine: Engine) -> None:
     cache = engine.new_cache()
     engine.prefill(cache, PROMPT)
     fork = cache.fork()
@@ -86,12 +106,12 @@ def test_a_fork_goes_its_own_way_and_leaves_the_original(engine):
     close(engine.decode_one_token(fork, 3), torch_logits([*PROMPT, 100, 3]))
 
 
-def test_greedy_generation_equals_a_full_recompute(engine):
+def test_greedy_generation_equals_a_full_recompute(engine: Engine) -> None:
     assert list(engine.generate(PROMPT, GREEDY)) == torch_greedy(PROMPT, 12, engine.n_valid)
 
 
 @pytest.mark.parametrize("capacity", [8, 20, TINY.block_size])
-def test_a_smaller_capacity_changes_memory_and_nothing_else(artifact, capacity):
+def test_a_smaller_capacity_changes_memory_and_nothing_else(artifact: Artifact, capacity: int) -> None:
     engine = Engine.from_artifact(artifact, capacity=capacity)
     cache = engine.new_cache()
     assert engine.cache_bytes == cache.bytes == 2 * 2 * 32 * 4 * capacity
@@ -99,8 +119,8 @@ def test_a_smaller_capacity_changes_memory_and_nothing_else(artifact, capacity):
     assert list(engine.generate(PROMPT, GREEDY, cache=cache)) == torch_greedy(PROMPT, n, engine.n_valid)
 
 
-def test_token_losses_are_those_of_pytorch_over_the_tokens_that_may_be_generated(engine, monkeypatch):
-    monkeypatch.setattr(engine, "prefill_chunk", 3)
+def test_token_losses_are_those_of_pytorch_over_the_tokens_that_may_be_generated(engine: Engine) -> None:
+    engine.prefill_chunk = 3
     losses = engine.token_losses(PROMPT)
     expected = [
         -float(torch_logits(PROMPT[:n])[:270].log_softmax(-1)[PROMPT[n]]) for n in range(1, len(PROMPT))
@@ -108,31 +128,30 @@ def test_token_losses_are_those_of_pytorch_over_the_tokens_that_may_be_generated
     np.testing.assert_allclose(losses, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("ids", "words"),
-    [([1], "no tokens"), ([1] * 50, "has 49 tokens"), ([1, 270], "token id 270 cannot be predicted")],
-)
-def test_token_losses_of_what_cannot_be_are_refused(engine, ids, words):
-    with pytest.raises(PromptError, match=words):
+@pytest.mark.parametrize(("ids", "value"), [([1], "no tokens"), ([1] * 50, 49), ([1, 270], 270)])
+def test_token_losses_of_ids_that_cannot_be_read_or_predicted_are_refused(
+    engine: Engine, refused: Refused, ids: list[int], value: object
+) -> None:
+    with refused(PromptError, value):
         engine.token_losses(ids)
 
 
 # --- generate ---
 
 
-def test_generation_ends_when_the_context_is_full(engine):
+def test_generation_ends_when_the_context_is_full(engine: Engine) -> None:
     params = SamplingParams(temperature=0.0, max_new_tokens=1000)
     assert len(list(engine.generate(PROMPT, params))) == TINY.block_size - len(PROMPT)
 
 
-def test_the_last_token_given_is_not_in_the_cache(engine):
+def test_the_last_token_given_is_not_in_the_cache(engine: Engine) -> None:
     cache = engine.new_cache()
     tokens = engine.generate(PROMPT, GREEDY, cache=cache)
     assert [next(tokens), next(tokens)]
     assert cache.length == len(PROMPT) + 1
 
 
-def test_the_same_seed_gives_the_same_ids_beside_another_generation(engine):
+def test_the_same_seed_gives_the_same_ids_beside_another_generation(engine: Engine) -> None:
     params = SamplingParams(seed=3, max_new_tokens=15)
     alone = list(engine.generate(PROMPT, params))
     other = engine.generate(PROMPT[::-1], SamplingParams(seed=4, max_new_tokens=30))
@@ -140,7 +159,7 @@ def test_the_same_seed_gives_the_same_ids_beside_another_generation(engine):
     assert alone == beside
 
 
-def test_the_repetition_penalty_counts_history_prompt_and_answer(engine):
+def test_the_repetition_penalty_counts_history_prompt_and_answer(engine: Engine) -> None:
     params = SamplingParams(temperature=0.0, max_new_tokens=10, repetition_penalty=1.5)
     cache = engine.new_cache()
     engine.prefill(cache, PROMPT[:3])
@@ -153,7 +172,7 @@ def test_the_repetition_penalty_counts_history_prompt_and_answer(engine):
         ids.append(token)
 
 
-def test_padding_beyond_the_tokenizer_is_never_generated(artifact):
+def test_padding_beyond_the_tokenizer_is_never_generated(artifact: Artifact) -> None:
     engine = Engine(artifact.session, TINY, target=artifact.target, n_valid=9)
     params = SamplingParams(temperature=50.0, seed=0, max_new_tokens=40)
     tokens = list(engine.generate([1], params))
@@ -163,89 +182,97 @@ def test_padding_beyond_the_tokenizer_is_never_generated(artifact):
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2, 3, 5])
-def test_halt_is_asked_before_every_call_and_ends_the_work(engine, monkeypatch, calls):
-    monkeypatch.setattr(engine, "prefill_chunk", 4)
-    asked = []
+def test_cancellation_is_asked_before_every_call_and_ends_the_generation(engine: Engine, calls: int) -> None:
+    engine.prefill_chunk = 4
+    asked: list[int] = []
 
-    def before_call(n_tokens):
+    def before_call(n_tokens: int) -> bool:
         asked.append(n_tokens)
         return len(asked) > calls
 
-    cache, halt = engine.new_cache(), Halt(before_call=before_call)
-    tokens = list(engine.generate(PROMPT, GREEDY, cache=cache, halt=halt))
+    cache, cancellation = engine.new_cache(), Cancelling(before_call=before_call)
+    tokens = list(engine.generate(PROMPT, GREEDY, cache=cache, cancellation=cancellation))
     assert asked == [4, 3, 1, 1, 1, 1][: calls + 1]
     assert len(tokens) == max(0, calls - 1)
     assert cache.length == sum(asked[:calls])
 
 
-# --- what cannot be ---
-
-
-@pytest.mark.parametrize("capacity", [0, -1, TINY.block_size + 1])
-def test_a_capacity_the_model_does_not_have_is_refused(artifact, capacity):
-    with pytest.raises(EngineError, match=f"capacity must be within 1 to block_size 48, got {capacity}"):
-        Engine.from_artifact(artifact, capacity=capacity)
-
-
-@pytest.mark.parametrize("size", [12.5, 12.0, True, "12"])
-def test_a_size_that_is_no_whole_number_is_refused(artifact, size):
-    with pytest.raises(EngineError, match=f"^capacity must be a whole number, got {size!r}$"):
-        Engine.from_artifact(artifact, capacity=size)
-    with pytest.raises(EngineError, match=f"^n_valid must be a whole number, got {size!r}$"):
-        Engine(artifact.session, TINY, n_valid=size)
+# --- what is refused ---
 
 
 @pytest.mark.parametrize(
-    ("ids", "words"),
+    ("options", "value"),
     [
-        ([], "the prompt has no tokens"),
-        ([1] * 49, "the prompt has 49 tokens but the context has room for 48 of 48"),
-        ([1, 272], "token id 272 is outside the vocabulary's 0 to 271"),
-        ([1, -1], "token id -1 is outside"),
+        ({"capacity": 0}, 0),
+        ({"capacity": -1}, -1),
+        ({"capacity": TINY.block_size + 1}, 49),
+        ({"capacity": 12.5}, 12.5),
+        ({"capacity": True}, True),
+        ({"n_valid": "12"}, "'12'"),
+        ({"n_valid": TINY.vocab_size + 1}, 273),
+        ({"prefill_chunk": 0}, 0),
+        ({"prefill_chunk": 2.0}, 2.0),
     ],
+    ids=str,
 )
-def test_a_prompt_that_cannot_be_read_is_refused_and_leaves_the_cache(engine, ids, words):
+def test_a_size_outside_its_range_is_refused(
+    artifact: Artifact, refused: Refused, options: dict[str, Any], value: object
+) -> None:
+    with refused(EngineError, next(iter(options)), value):
+        Engine(artifact.session, TINY, **options)
+
+
+def test_an_engine_needs_a_session_or_a_backend(refused: Refused) -> None:
+    with refused(EngineError, None):
+        Engine(None, TINY)
+
+
+@pytest.mark.parametrize(
+    ("ids", "values"),
+    [([], ["no tokens"]), ([1] * 49, [49, 48]), ([1, 272], [272, 271]), ([1, -1], [-1, 271])],
+)
+def test_a_prompt_that_cannot_be_read_is_refused_and_leaves_the_cache(
+    engine: Engine, refused: Refused, ids: list[int], values: list[object]
+) -> None:
     cache = engine.new_cache()
-    with pytest.raises(PromptError, match=words):
+    with refused(PromptError, *values):
         list(engine.generate(ids, GREEDY, cache=cache))
     assert cache.length == 0
 
 
 @pytest.mark.parametrize("token_id", [-1, 272, 100_000])
-def test_a_token_outside_the_vocabulary_is_not_decoded(engine, token_id):
+def test_a_token_outside_the_vocabulary_is_not_decoded(
+    engine: Engine, refused: Refused, token_id: int
+) -> None:
     cache = engine.new_cache()
     engine.prefill(cache, PROMPT)
-    with pytest.raises(PromptError, match=f"token id {token_id} is outside the vocabulary's 0 to 271"):
+    with refused(PromptError, token_id, 271):
         engine.decode_one_token(cache, token_id)
     assert cache.length == len(PROMPT)
     close(engine.decode_one_token(cache, 271), torch_logits([*PROMPT, 271]))
 
 
-def test_a_full_cache_decodes_no_further(engine):
+def test_a_full_cache_decodes_no_further(engine: Engine, refused: Refused) -> None:
     cache = engine.new_cache()
     engine.prefill(cache, [1] * TINY.block_size)
-    with pytest.raises(CacheError, match="with 48 of 48 in use"):
+    with refused(CacheError, 48):
         engine.decode_one_token(cache, 1)
 
 
-def test_a_failure_of_onnxruntime_is_typed_short_and_leaves_engine_and_cache(engine):
-    make_step, cache = engine._make_step, engine.new_cache()
+# --- what fails ---
+
+
+def test_a_failure_of_onnxruntime_is_typed_short_and_leaves_engine_and_cache(
+    engine: Engine, refused: Refused
+) -> None:
+    def spoil(call: Call) -> None:
+        call.input_ids[:] = 100_000  # outside the embedding
+        call.run()
+
+    cache = engine.new_cache()
     engine.prefill(cache, PROMPT)
-
-    def spoiled(session, ids, positions, logits, arrays):
-        step = make_step(session, ids, positions, logits, arrays)
-
-        def run():
-            ids[:] = 100_000  # beyond the embedding
-            step()
-
-        return run
-
-    engine._make_step = spoiled
-    fork = cache.fork()  # is not bound yet
-    with pytest.raises(EngineError, match="onnxruntime failed at position 7: ") as error:
-        engine.decode_one_token(fork, 8)
-    assert fork.length == len(PROMPT)
+    with pytest.raises(EngineError, match="position 7") as error:
+        observed(engine, spoil).decode_one_token(cache, 8)
     assert len(str(error.value)) < 200
     assert cache.length == len(PROMPT)
     close(engine.decode_one_token(cache, 8), torch_logits([*PROMPT, 8]))
@@ -253,134 +280,110 @@ def test_a_failure_of_onnxruntime_is_typed_short_and_leaves_engine_and_cache(eng
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 130, 269])
-def test_one_bad_logit_is_found_while_decoding_and_in_the_prompt(engine, bad, row):
-    cache = engine.new_cache()
-    make_step = engine._make_step
+def test_one_bad_logit_is_found_while_decoding_and_in_the_prompt(
+    engine: Engine, refused: Refused, bad: float, row: int
+) -> None:
+    def spoil(call: Call) -> None:
+        call.run()
+        call.logits[0, -1, row] = bad
 
-    def spoiled(session, ids, positions, logits, arrays):
-        step = make_step(session, ids, positions, logits, arrays)
-
-        def run():
-            step()
-            logits[0, -1, row] = bad
-
-        return run
-
+    cache, spoiled = engine.new_cache(), observed(engine, spoil)
     engine.prefill(cache, PROMPT)
-    engine._make_step = spoiled
-    with pytest.raises(NonFiniteLogitsError, match="logits at position 6 hold NaN, infinity"):
-        engine.prefill(engine.new_cache(), PROMPT)
-    fork = cache.fork()  # is not bound yet
-    with pytest.raises(NonFiniteLogitsError, match="logits at position 7 hold NaN, infinity"):
-        engine.decode_one_token(fork, 1)
-    assert fork.length == 7
+    with refused(NonFiniteLogitsError, "position 6"):
+        spoiled.prefill(engine.new_cache(), PROMPT)
+    with refused(NonFiniteLogitsError, "position 7"):
+        spoiled.decode_one_token(cache, 1)
+    assert cache.length == 7
     close(engine.decode_one_token(cache, 8), torch_logits([*PROMPT, 8]))
 
 
-def test_a_bad_logit_of_padding_is_nobodys_business(engine):
-    cache = engine.new_cache()
-    make_step = engine._make_step
+def test_a_bad_logit_of_padding_is_ignored(engine: Engine) -> None:
+    def spoil(call: Call) -> None:
+        call.run()
+        call.logits[0, -1, 270:] = np.nan
 
-    def spoiled(session, ids, positions, logits, arrays):
-        step = make_step(session, ids, positions, logits, arrays)
-
-        def run():
-            step()
-            logits[0, -1, 270:] = np.nan
-
-        return run
-
-    engine._make_step = spoiled
-    engine.prefill(cache, PROMPT)
-    engine.decode_one_token(cache, 3)
+    cache, spoiled = engine.new_cache(), observed(engine, spoil)
+    spoiled.prefill(cache, PROMPT)
+    spoiled.decode_one_token(cache, 3)
 
 
 # --- buffers and threads ---
 
 
-def test_a_step_reads_and_writes_the_very_arrays_it_was_given(tmp_path):
+def test_a_bound_call_reads_and_writes_the_very_arrays_it_was_given(tmp_path: Any) -> None:
     session = open_artifact(tiny_file(tmp_path)).session
     ids, positions = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
     logits = np.zeros((1, 1, TINY.vocab_size), np.float32)
     cache = Engine(session, TINY).new_cache()
-    step = bind_shared_kv(session, ids, positions, logits, cache.arrays)
+    call = OrtBackend(session).bind_decode(ids, positions, logits, cache.arrays)
     for position, token in enumerate(PROMPT):
         ids[0, 0], positions[0, 0] = token, position
-        step()
+        call()
         close(logits[0, 0], torch_logits(PROMPT[: position + 1]))
     for array in cache.arrays:
         assert (array[:, :, : len(PROMPT)] != 0).any(axis=(0, 1, 3)).all()
         assert not array[:, :, len(PROMPT) :].any()
 
 
-def test_what_is_bound_to_a_cache_goes_with_it(engine):
-    cache = engine.new_cache()
-    list(engine.generate(PROMPT, GREEDY, cache=cache))
-    assert len(engine._decoders) == 1
+def test_what_is_bound_to_a_cache_is_freed_with_it(engine: Engine) -> None:
+    bound: list[weakref.ref[Any]] = []
+
+    def note(call: Call) -> None:
+        bound.append(weakref.ref(call.logits))
+        call.run()
+
+    noted, cache = observed(engine, note), engine.new_cache()
+    list(noted.generate(PROMPT, GREEDY, cache=cache))
+    assert bound[-1]() is not None
     del cache
-    assert len(engine._decoders) == 0
+    gc.collect()
+    assert bound[-1]() is None
 
 
-def test_threads_share_an_engine_and_each_gets_what_it_gets_alone(engine):
+def test_threads_share_an_engine_and_each_gets_what_it_gets_alone(engine: Engine) -> None:
     requests = [(PROMPT[n:], SamplingParams(seed=n, max_new_tokens=30)) for n in range(4)]
     alone = [list(engine.generate(*request)) for request in requests]
-    together = [[] for _ in requests]
+    together: list[list[int]] = [[] for _ in requests]
 
-    def work(n):
-        together[n].extend(engine.generate(*requests[n]))
+    def work(tokens: list[int], request: tuple[list[int], SamplingParams]) -> Callable[[], None]:
+        return lambda: tokens.extend(engine.generate(*request))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    run_together(*map(work, together, requests))
     assert together == alone
 
 
-def test_an_abandoned_generation_blocks_nobody(engine):
+def test_an_abandoned_generation_blocks_no_other(engine: Engine) -> None:
     abandoned = engine.generate(PROMPT, GREEDY)
     next(abandoned)
     assert list(engine.generate(PROMPT, GREEDY)) == torch_greedy(PROMPT, 12, engine.n_valid)
     assert next(abandoned) == torch_greedy(PROMPT, 2, engine.n_valid)[1]
 
 
-def test_generations_in_threads_take_turns_token_by_token(engine):
-    params = SamplingParams(temperature=0.0, max_new_tokens=30)
-    make_step, ran = engine._make_step, []
+def test_generations_in_threads_alternate_token_by_token(engine: Engine) -> None:
+    ran: list[str] = []
 
-    def noting(session, ids, positions, logits, arrays):
-        step = make_step(session, ids, positions, logits, arrays)
+    def note(call: Call) -> None:
+        ran.append(threading.current_thread().name)
+        while len(ran) == 1 and not shared.waiting:  # the other one has yet to come
+            time.sleep(0.001)
+        time.sleep(0.002)  # longer than a busy machine takes to wake a thread
+        call.run()
 
-        def run():
-            ran.append(threading.current_thread().name)
-            while len(ran) == 1 and not engine._lock.waiting:  # the other one has yet to come
-                time.sleep(0.001)
-            time.sleep(0.002)  # longer than a busy machine takes to wake a thread
-            step()
+    def work() -> None:
+        list(shared.generate(PROMPT, SamplingParams(temperature=0.0, max_new_tokens=30)))
 
-        return run
-
-    engine._make_step = noting
-    threads = [
-        threading.Thread(target=list, args=(engine.generate(PROMPT, params),), daemon=True) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    shared = observed(engine, note)
+    run_together(work, work)
     in_a_row = [len(list(group)) for _, group in groupby(ran)]
     assert len(ran) == 60
     assert max(in_a_row) < 10
 
 
-def test_who_asks_in_between_sees_the_engine_free_before_each_call_and_may_end_the_work(engine):
+def test_cancellation_is_asked_while_the_engine_is_free_and_may_end_the_generation(engine: Engine) -> None:
     answers = iter([False, False, False, True])
 
-    def cancelled():
-        other = threading.Thread(target=list, args=(engine.generate(PROMPT, GREEDY),))
-        other.start()
-        other.join(30)
-        assert not other.is_alive()
+    def cancelled() -> bool:
+        run_together(lambda: list(engine.generate(PROMPT, GREEDY)))
         return next(answers)
 
-    assert len(list(engine.generate(PROMPT, GREEDY, halt=Halt(cancelled)))) == 3
+    assert len(list(engine.generate(PROMPT, GREEDY, cancellation=Cancelling(cancelled)))) == 3

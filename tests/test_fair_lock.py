@@ -1,5 +1,8 @@
+"""edgegpt.runtime.fair_lock: order, exclusion, re-entry, and interruption while waiting."""
+
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -10,32 +13,32 @@ SOON = 10  # seconds after which a test that hangs fails
 
 
 class Interrupting:
-    """Stands for `threading`: a thread that waits for a gate is interrupted."""
+    """Replaces the module `threading`: a thread that waits for a gate is interrupted."""
 
     get_ident = staticmethod(threading.get_ident)
 
-    def __init__(self, interrupt):
+    def __init__(self, interrupt: Callable[["Gate"], None]) -> None:
         self._interrupt = interrupt
 
-    def Lock(self):  # noqa: N802
-        gate = Gate()
-        gate.interrupt = self._interrupt
-        return gate
+    def Lock(self) -> "Gate":  # noqa: N802
+        return Gate(self._interrupt)
 
 
 class Gate:
-    closed = False
+    def __init__(self, interrupt: Callable[["Gate"], None]) -> None:
+        self._interrupt = interrupt
+        self._closed = False
 
-    def acquire(self):
-        if self.closed:
-            self.interrupt(self)
-        self.closed = True
+    def acquire(self) -> None:
+        if self._closed:
+            self._interrupt(self)
+        self._closed = True
 
-    def release(self):
+    def release(self) -> None:
         pass
 
 
-def queue_up(lock, thread):
+def queue_up(lock: FairLock, thread: threading.Thread) -> None:
     """Start a thread and wait until it waits."""
     before = lock.waiting
     thread.start()
@@ -44,10 +47,10 @@ def queue_up(lock, thread):
         time.sleep(0.001)
 
 
-def test_those_that_wait_get_it_in_the_order_in_which_they_came():
-    lock, order = FairLock(), []
+def test_waiting_threads_get_it_in_the_order_of_their_arrival() -> None:
+    lock, order = FairLock(), list[int]()
 
-    def work(n):
+    def work(n: int) -> None:
         with lock:
             order.append(n)
 
@@ -56,15 +59,15 @@ def test_those_that_wait_get_it_in_the_order_in_which_they_came():
         for thread in threads:
             queue_up(lock, thread)
         assert order == []
-    with lock:  # who asks again at once comes after all of them
+    with lock:  # a thread that acquires it again at once comes after all of them
         assert order == list(range(20))
     assert lock.waiting == 0
 
 
-def test_one_holds_it_at_a_time_and_what_is_raised_inside_gives_it_back():
-    lock, inside, alone = FairLock(), [], []
+def test_one_holds_it_at_a_time_and_what_is_raised_inside_gives_it_back() -> None:
+    lock, inside, alone = FairLock(), list[int](), list[bool]()
 
-    def work():
+    def work() -> None:
         for _ in range(200):
             with suppress(ZeroDivisionError), lock:
                 inside.append(1)
@@ -82,7 +85,7 @@ def test_one_holds_it_at_a_time_and_what_is_raised_inside_gives_it_back():
     assert lock.waiting == 0
 
 
-def test_the_thread_that_holds_it_may_take_it_again():
+def test_the_thread_that_holds_it_may_take_it_again() -> None:
     lock = FairLock()
     with lock:
         with lock, lock:
@@ -94,11 +97,13 @@ def test_the_thread_that_holds_it_may_take_it_again():
 
 
 @pytest.mark.parametrize("granted", [False, True])
-def test_one_that_is_interrupted_while_it_waits_is_in_nobodys_way(monkeypatch, granted):
-    """As Ctrl-C does, before the lock was given to it or just when it was."""
+def test_a_thread_that_is_interrupted_while_it_waits_blocks_no_other(
+    monkeypatch: pytest.MonkeyPatch, granted: bool
+) -> None:
+    """As by Ctrl-C, before the lock was handed to it or at that moment."""
     lock = FairLock()
 
-    def interrupted(gate):
+    def interrupted(gate: Gate) -> None:
         if granted:
             holder_may_end.set()
             holder.join(SOON)
@@ -106,7 +111,7 @@ def test_one_that_is_interrupted_while_it_waits_is_in_nobodys_way(monkeypatch, g
 
     holds, holder_may_end = threading.Event(), threading.Event()
 
-    def hold():
+    def hold() -> None:
         with lock:
             holds.set()
             assert holder_may_end.wait(SOON)

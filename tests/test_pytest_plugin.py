@@ -1,6 +1,7 @@
-"""edgegpt.pytest_plugin as another project meets it: each run is a pytest of its own in an empty folder."""
+"""The pytest plugin in another project: each run is a pytest of its own in an empty folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,7 +15,6 @@ from edgegpt import contract
 from edgegpt.errors import BudgetError
 from edgegpt.pytest_plugin import fixture
 from edgegpt.runtime.onnx_file import read_metadata
-from edgegpt_export import export_checkpoint
 
 pytest_plugins = ["pytester"]
 
@@ -35,10 +35,9 @@ HEAVY = {"numpy", "onnxruntime", "pydantic", "yaml", "tokenizers", "typer", "ric
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("plugin") / "tiny.onnx"
-    export_checkpoint(tiny_checkpoint, out)
-    return out
+def model(tmp_path_factory: pytest.TempPathFactory, file: Path) -> Path:
+    """The exported file under a usual name."""
+    return Path(shutil.copy(file, tmp_path_factory.mktemp("plugin") / "tiny.onnx"))
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +52,7 @@ def run(pytester: pytest.Pytester, model: Path, budget: str, *more: str) -> pyte
 
 
 def assert_sentences(result: pytest.RunResult, n: int) -> list[str]:
-    """What each of n failures says, which is one line below its title and nothing of our code."""
+    """Return the messages of n failures, each one line below its title, without a traceback."""
     lines = result.stdout.lines
     first = next(i for i, line in enumerate(lines) if "= FAILURES =" in line) + 1
     last = next(i for i, line in enumerate(lines) if i > first and line.startswith("=="))
@@ -72,10 +71,9 @@ def test_each_limit_and_each_property_of_the_file_is_a_test(pytester: pytest.Pyt
     result.stdout.fnmatch_lines([f"roomy.yaml::{name} PASSED*" for name in LIMITS + OF_THE_FILE])
     result.stdout.fnmatch_lines(
         [
-            "edgegpt: *tiny.onnx against roomy, 1 thread",
-            "edgegpt: *cores, load *; python *, edgegpt *, onnxruntime *, numpy *",
-            "*tiny.onnx against roomy*",
-            "limit*allowed*measured (95 %)*margin*verdict",
+            "edgegpt: *tiny.onnx * roomy*",
+            "edgegpt: * cores, * onnxruntime *",
+            "limit*allowed*measured*verdict",
             "parameters*1,000,000*kept",
         ]
     )
@@ -87,15 +85,16 @@ def test_each_limit_and_each_property_of_the_file_is_a_test(pytester: pytest.Pyt
     assert float(properties["edgegpt.token_ms.p50.limit"] or 0) == 1e9
     assert float(properties["edgegpt.token_ms.p50.measured"] or 0) > 0
     assert properties["edgegpt.token_ms.p50.verdict"] == "kept"
-    assert "top-1 agreement" in str([p.get("value") for p in cases["parity"].iter("property")])
+    for name in OF_THE_FILE:
+        assert f"edgegpt.{name}" in {p.get("name") for p in cases[name].iter("property")}
 
 
-def test_a_broken_limit_fails_alone_and_says_by_how_much(pytester: pytest.Pytester, model: Path) -> None:
+def test_a_broken_limit_fails_alone_with_figure_and_limit(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makefile(".yaml", tight="name: tight\nparameters: 1000\nartifact_mb: 5\n")
     result = run(pytester, model, "tight.yaml")
     result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["tiny.onnx breaks the budget 'tight': parameters is *, the limit is 1,000"])
-    assert_sentences(result, 1)
+    (message,) = assert_sentences(result, 1)
+    assert all(part in message for part in ("tiny.onnx", "'tight'", "parameters", "1,000"))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -118,7 +117,7 @@ def test_a_file_that_cannot_be_measured_fails_each_test_with_one_sentence(
     assert "damaged.onnx" in sentences[0]
 
 
-def test_what_is_no_model_is_a_mistake_in_the_options(pytester: pytest.Pytester, model: Path) -> None:
+def test_a_file_that_is_no_model_is_a_usage_error(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makepyfile(BY_HAND)
     cut = pytester.path / "cut.onnx"
     cut.write_bytes(model.read_bytes()[:-100])
@@ -126,10 +125,10 @@ def test_what_is_no_model_is_a_mistake_in_the_options(pytester: pytest.Pytester,
         result = run(pytester, path, "sizes.yaml")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         (line,) = filter(None, result.stderr.lines)
-        assert f"{path.name} is not a whole ONNX file" in line
+        assert path.name in line
 
 
-def test_the_table_says_what_is_a_least_and_what_nobody_measured(
+def test_the_table_marks_a_least_value_and_names_the_board_and_its_goals(
     pytester: pytest.Pytester, model: Path
 ) -> None:
     pytester.path.joinpath("turns.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
@@ -140,10 +139,9 @@ def test_the_table_says_what_is_a_least_and_what_nobody_measured(
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*accuracy is 0, the least is 0.5",
             "accuracy *at least 0.5 *0 *-100% *broken",
-            "The budget is for: A robot's board",
-            "Goals that nobody has measured on that board yet: parameters",
+            "*A robot's board",
+            "Goals *: parameters",
         ]
     )
 
@@ -155,7 +153,7 @@ def test_a_file_without_evidence_has_not_proved_its_parity(pytester: pytest.Pyte
     unproved = write_file(pytester.path / "unproved.onnx", graph(), metadata())
     result = run(pytester, unproved, "sizes.yaml", "-k", "parity or causality or determinism")
     result.assert_outcomes(passed=2, failed=1, deselected=2)
-    result.stdout.fnmatch_lines(["*unproved.onnx holds no evidence of a verification against PyTorch*"])
+    result.stdout.fnmatch_lines(["*unproved.onnx*verification result*"])
 
 
 def test_with_a_checkpoint_the_file_is_verified_against_pytorch(
@@ -163,16 +161,14 @@ def test_with_a_checkpoint_the_file_is_verified_against_pytorch(
 ) -> None:
     more = ["-k", "parity", f"--edgegpt-checkpoint={tiny_checkpoint}"]
     run(pytester, model, "sizes.yaml", *more).assert_outcomes(passed=1, deselected=4)
-    other = write_file(pytester.path / "other.onnx", graph(), stamped_by_nobody(model))
+    other = write_file(pytester.path / "other.onnx", graph(), evidence_of_other_weights(model))
     result = run(pytester, other, "sizes.yaml", *more)
     result.assert_outcomes(failed=1, deselected=4)
-    result.stdout.fnmatch_lines(["*was exported from another checkpoint than*"])
+    result.stdout.fnmatch_lines(["*other.onnx*checkpoint*"])
 
 
 @pytest.mark.parametrize("evidence", ['{"limits": null}', '{"rows": [1], "limits": null}', "[]"])
-def test_evidence_that_cannot_be_read_is_a_sentence_and_no_traceback(
-    pytester: pytest.Pytester, evidence: str
-) -> None:
+def test_evidence_that_cannot_be_read_fails_in_one_sentence(pytester: pytest.Pytester, evidence: str) -> None:
     entries = {**metadata(), contract.META_EVIDENCE: evidence}
     odd = write_file(pytester.path / "odd.onnx", graph(), entries)
     result = run(pytester, odd, "sizes.yaml", "-k", "causality or parity")
@@ -180,8 +176,8 @@ def test_evidence_that_cannot_be_read_is_a_sentence_and_no_traceback(
     assert all("odd.onnx" in sentence for sentence in assert_sentences(result, failed))
 
 
-def stamped_by_nobody(model: Path) -> dict[str, str]:
-    """Good evidence on weights of another checkpoint."""
+def evidence_of_other_weights(model: Path) -> dict[str, str]:
+    """Return good evidence of another checkpoint's weights."""
     return {**metadata(), contract.META_EVIDENCE: read_metadata(model)[contract.META_EVIDENCE]}
 
 
@@ -195,14 +191,14 @@ def test_the_suites_own_load_is_none_and_advice_names_the_plugins_option(
 
     def remembered(*_: object, **options: Any) -> None:
         given.update(options)
-        raise BudgetError("that is enough")
+        raise BudgetError("stopped")
 
-    monkeypatch.setattr(fixture, "check", remembered)
+    monkeypatch.setattr(fixture, "check_file", remembered)
     (tmp_path / "b.yaml").write_text("name: b\nload_ms: 1\n")
-    held = fixture.Held(model, tmp_path / "b.yaml", None, 1.0)
-    with pytest.raises(BudgetError, match="that is enough"):
-        held.row("load_ms")
-    assert given["before"] is held.machine
+    session = fixture.BudgetSession(model, tmp_path / "b.yaml", None, 1.0)
+    with pytest.raises(BudgetError, match="stopped"):
+        session.row("load_ms")
+    assert given["before"] is session.machine
     assert given["option"].name == "--edgegpt-seconds"
 
 
@@ -210,7 +206,7 @@ def test_what_a_board_is_called_is_printed_as_it_is(pytester: pytest.Pytester, m
     path = pytester.path / "boarded.yaml"
     path.write_text("name: b\nparameters: 1e9\nboard: {description: a board for --seconds}\n")
     result = run(pytester, model, str(path), "-k", "parameters")
-    result.stdout.fnmatch_lines(["The budget is for: a board for --seconds"])
+    result.stdout.fnmatch_lines(["*: a board for --seconds"])
 
 
 BY_HAND = """
@@ -254,10 +250,10 @@ def test_a_limit_that_this_budget_does_not_have(edgegpt_budget):
 def test_a_slip_in_the_marker(edgegpt_budget):
     raise AssertionError
 
-def test_what_this_system_does_not_tell(edgegpt_budget, monkeypatch):
+def test_what_this_system_does_not_report(edgegpt_budget, monkeypatch):
     from edgegpt.budget.verdict import Row, Verdict
     unknown = Row("peak_rss_mb", 4000, None, Verdict.NOT_MEASURED)
-    monkeypatch.setattr(type(edgegpt_budget._held), "row", lambda *_: unknown)
+    monkeypatch.setattr(type(edgegpt_budget._session), "row", lambda *_: unknown)
     edgegpt_budget.hold("peak_rss_mb")
     raise AssertionError
 
@@ -272,19 +268,15 @@ def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, mod
     result.assert_outcomes(passed=4, failed=5, errors=1, skipped=2, deselected=len(LIMITS) + len(OF_THE_FILE))
     result.stdout.fnmatch_lines(
         [
-            "*token_ms.p50 is 2,000,000,000, the limit is 1,000,000,000",
-            "*token_ms.max is 2,000,000,000, the limit is 1,000,000,000",
-            "token_ms.max takes finite numbers, got nan",
-            "token_ms.p50 needs at least 6 samples, got 5: *",
-            "*the budget 'roomy' has no limit 'token_ms.p5O', did you mean 'token_ms.p50'?",
+            "*token_ms.p50 *2,000,000,000*1,000,000,000",
+            "*token_ms.max *2,000,000,000*1,000,000,000",
+            "token_ms.max *nan",
+            "token_ms.p50 *6 *5*",
+            "*'roomy'*'token_ms.p5O'*'token_ms.p50'*",
         ]
     )
     result.stdout.fnmatch_lines_random(
-        [
-            "there is no limit 'token_ms.p5O', did you mean 'token_ms.p50'?",
-            "SKIPPED*the budget 'roomy' has no limit 'jitter'",
-            "SKIPPED*this system does not tell peak_rss_mb",
-        ]
+        ["there *'token_ms.p5O'*'token_ms.p50'*", "SKIPPED*'roomy'*'jitter'", "SKIPPED*peak_rss_mb"]
     )
     assert_sentences(result, 5)
 
@@ -293,10 +285,10 @@ def test_without_the_options_tests_by_hand_are_skipped_and_others_run(pytester: 
     pytester.makepyfile(BY_HAND)
     result = pytester.runpytest_subprocess("-rs", "--strict-markers")
     result.assert_outcomes(passed=1, skipped=11)
-    result.stdout.fnmatch_lines(["SKIPPED*needs --edgegpt-model FILE.onnx and --edgegpt-budget BUDGET.yaml"])
+    result.stdout.fnmatch_lines(["SKIPPED*--edgegpt-model *--edgegpt-budget *"])
 
 
-# Everybody else's pytest
+# Other projects' pytest
 
 
 def test_a_pytest_without_the_options_loads_nothing_of_edgegpt(pytester: pytest.Pytester) -> None:
@@ -327,7 +319,7 @@ def test_it_can_be_left_out(pytester: pytest.Pytester) -> None:
 def test_edgegpt_itself_does_not_need_pytest() -> None:
     code = (
         "import sys; sys.modules['pytest'] = sys.modules['_pytest'] = None\n"
-        "import edgegpt.check, edgegpt.file_checks, edgegpt.cli.main"
+        "import edgegpt.budget.check, edgegpt.runtime.self_check, edgegpt.cli.main"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
 
@@ -340,7 +332,7 @@ def test_it_does_not_measure_under_xdist(pytester: pytest.Pytester, model: Path,
     pytest.importorskip("xdist")
     result = run(pytester, model, "sizes.yaml", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*edgegpt does not measure under pytest-xdist*run without -n, or with -n 0"])
+    result.stderr.fnmatch_lines(["*edgegpt*pytest-xdist*-n 0"])
     run(pytester, model, "sizes.yaml", "-n", "0").assert_outcomes(passed=5)
 
 
@@ -352,25 +344,35 @@ def test_it_measures_where_xdist_distributes_nothing(
     run(pytester, model, "sizes.yaml", *options).assert_outcomes(passed=5)
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence(pytester: pytest.Pytester, model: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        (["--edgegpt-budget=sizes.yaml"], ["--edgegpt-budget", "--edgegpt-model"]),
+        (["--edgegpt-model=MODEL"], ["--edgegpt-model", "--edgegpt-budget"]),
+        (["--edgegpt-model=none.onnx", "--edgegpt-budget=sizes.yaml"], ["none.onnx"]),
+        (["--edgegpt-model=MODEL", "--edgegpt-budget=wrong.yaml"], ["token_ms", "4.0", "2.0"]),
+        (["--edgegpt-model=MODEL", "--edgegpt-budget=none.yaml"], ["none.yaml"]),
+        (["--edgegpt-model=MODEL", "--edgegpt-budget=pipe.yaml"], ["pipe.yaml"]),
+        (["--edgegpt-model=MODEL", "--edgegpt-budget=sizes.yaml", "--edgegpt-checkpoint=none"], ["none"]),
+        ([f"--edgegpt-model={'x' * 300}", "--edgegpt-budget=sizes.yaml"], ["x" * 300]),
+    ],
+)
+def test_options_that_make_no_sense_are_a_usage_error_with_the_value(
+    pytester: pytest.Pytester, model: Path, options: list[str], values: list[str]
+) -> None:
     pytester.makefile(".yaml", wrong="name: wrong\ntoken_ms: {p50: 4, p99: 2}\n")
-
-    def refused(*arguments: str) -> str:
-        result = pytester.runpytest_subprocess(*arguments)
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-        return result.stderr.str()
-
-    good = ["--edgegpt-budget=sizes.yaml"]
-    assert "--edgegpt-budget needs --edgegpt-model as well" in refused(*good)
-    assert "--edgegpt-model needs --edgegpt-budget as well" in refused(f"--edgegpt-model={model}")
-    assert "none.onnx is no file" in refused("--edgegpt-model=none.onnx", *good)
-    wrong = refused(f"--edgegpt-model={model}", "--edgegpt-budget=wrong.yaml")
-    assert "token_ms: p50 must not be above p99, got 4.0 and 2.0" in wrong
-    one = f"--edgegpt-model={model}"
-    assert "none.yaml does not exist" in refused(one, "--edgegpt-budget=none.yaml")
-    for seconds in ("-1", "0", "nan", "inf"):
-        assert "seconds must be above 0" in refused(one, *good, f"--edgegpt-seconds={seconds}")
-    assert "none is no folder" in refused(one, *good, "--edgegpt-checkpoint=none")
-    assert "File name too long" in refused(f"--edgegpt-model={'x' * 300}", *good)
     os.mkfifo("pipe.yaml")
-    assert "pipe.yaml is a pipe or a device" in refused(one, "--edgegpt-budget=pipe.yaml")
+    arguments = [option.replace("MODEL", str(model)) for option in options]
+    result = pytester.runpytest_subprocess(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert all(value in result.stderr.str() for value in values)
+    assert "Traceback" not in result.stderr.str()
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf"])
+def test_a_measuring_time_that_cannot_be_is_a_usage_error(
+    pytester: pytest.Pytester, model: Path, seconds: str
+) -> None:
+    result = run(pytester, model, "sizes.yaml", f"--edgegpt-seconds={seconds}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert seconds in result.stderr.str()

@@ -1,39 +1,54 @@
+"""edgegpt.serving.sessions: named sessions, their limit of bytes, LRU and idle-timeout eviction."""
+
+from typing import Any
+
 import pytest
-from helpers.scripted import Script, greedy
+from conftest import Refused
+from helpers.scripted import ManualClock, Script, greedy
 
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
-from edgegpt.serving import sessions
+from edgegpt.runtime.generator import Session
 from edgegpt.serving.sessions import SessionStore
 
 SHORT = greedy(max_new_tokens=2)
 ONE = Script("go", "ab").engine.cache_bytes
 
 
-def make(n_sessions=2, ttl_s=60.0):
-    return SessionStore(Script("go", "ab").generator, max_bytes=n_sessions * ONE, ttl_s=ttl_s)
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def turn(store, name):
+def make(n_sessions: int = 2, **options: Any) -> SessionStore:
+    return make_bytes(n_sessions * ONE, **options)
+
+
+def make_bytes(max_bytes: Any, *, ttl_s: float = 60.0, clock: ManualClock | None = None) -> SessionStore:
+    generator = Script("go", "ab", clock=clock or ManualClock()).generator
+    return SessionStore(generator, max_bytes=max_bytes, ttl_s=ttl_s)
+
+
+def turn(store: SessionStore, name: str) -> Session:
     with store.use(name) as session:
+        assert session is not None
         session.generate("go", SHORT)
         return session
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(sessions, "perf_counter", lambda: now[0])
-    return now
+def n_turns(store: SessionStore, name: str) -> int:
+    session = store.find(name)
+    assert session is not None
+    return session.n_turns
 
 
-def test_a_name_leads_back_to_its_session():
+def test_a_name_finds_its_session_again() -> None:
     store = make()
     assert turn(store, "a") is turn(store, "a") is not turn(store, "b")
-    assert store.find("a").n_turns == 2
+    assert n_turns(store, "a") == 2
     assert (store.names, store.bytes) == (["a", "b"], 2 * ONE)
 
 
-def test_the_empty_name_is_no_session():
+def test_the_empty_name_has_no_session() -> None:
     store = make(0)
     store.check("")
     with store.use("") as session:
@@ -42,7 +57,7 @@ def test_the_empty_name_is_no_session():
     assert store.names == []
 
 
-def test_the_least_recently_used_makes_room():
+def test_the_least_recently_used_is_evicted() -> None:
     store = make(2)
     for name in ("a", "b", "a", "c"):
         turn(store, name)
@@ -50,41 +65,31 @@ def test_the_least_recently_used_makes_room():
     assert store.bytes == 2 * ONE
 
 
-def test_one_in_use_never_makes_room():
+def test_one_in_use_is_never_evicted(refused: Refused) -> None:
     store = make(2)
     turn(store, "b")
     with store.use("a") as a:
+        assert a is not None
         turn(store, "b")
         turn(store, "c")
         assert store.names == ["a", "c"]
-        with (
-            store.use("c"),
-            pytest.raises(
-                OverloadedError, match=f"'d' finds no room: the 2 sessions in use take {2 * ONE} of"
-            ),
-            store.use("d"),
-        ):
+        with store.use("c"), refused(OverloadedError, "'d'", 2 * ONE), store.use("d"):
             pass
         a.generate("go", SHORT)
     assert store.find("a") is a
 
 
-def test_a_cache_larger_than_the_cap_is_refused():
-    store = SessionStore(Script("go", "ab").generator, max_bytes=ONE - 1, ttl_s=60)
-    words = f"'a' needs a cache of {ONE} bytes but session_bytes is {ONE - 1}; raise it, or load"
-    with pytest.raises(SessionError, match=words):
+def test_a_cache_larger_than_the_limit_is_refused_with_the_beginning_of_a_long_name(refused: Refused) -> None:
+    store = make_bytes(ONE - 1)
+    with refused(SessionError, "'a'", ONE, ONE - 1):
         store.check("a")
-    with pytest.raises(SessionError, match=words), store.use("a"):
+    with refused(SessionError, "'a'", ONE, ONE - 1), store.use("a"):
         pass
-
-
-def test_a_refusal_quotes_the_beginning_of_a_long_name_alone():
-    store = SessionStore(Script("go", "ab").generator, max_bytes=ONE - 1, ttl_s=60)
-    with pytest.raises(SessionError, match=f"session '{'a' * 40}' needs a cache"):
+    with refused(SessionError, f"'{'a' * 40}'"):
         store.check("a" * 1_000_000)
 
 
-def test_a_new_session_stays_only_if_its_turn_did():
+def test_a_new_session_stays_only_if_its_turn_does() -> None:
     store = make()
     with pytest.raises(RuntimeError), store.use("a"):
         raise RuntimeError
@@ -93,37 +98,33 @@ def test_a_new_session_stays_only_if_its_turn_did():
     assert store.names == []
 
 
-def test_a_session_is_gone_when_it_was_not_used_for_ttl_s(clock):
-    store = make(ttl_s=10)
+def test_a_session_is_gone_when_it_was_not_used_for_ttl_s(clock: ManualClock) -> None:
+    store = make(ttl_s=10, clock=clock)
     first = turn(store, "a")
-    clock[0] += 9
+    clock.now += 9
     assert turn(store, "a") is first
-    clock[0] += 9
-    assert store.find("a") is first  # which is no use
-    clock[0] += 1
+    clock.now += 9
+    assert store.find("a") is first  # not a use
+    clock.now += 1
     assert store.find("a") is None
     assert (store.names, store.bytes) == ([], 0)
     assert turn(store, "a") is not first
 
 
-def test_a_session_does_not_expire_while_it_is_in_use(clock):
-    store = make(ttl_s=10)
+def test_a_session_does_not_expire_while_it_is_in_use(clock: ManualClock) -> None:
+    store = make(ttl_s=10, clock=clock)
     with store.use("a") as session:
-        clock[0] += 11
+        assert session is not None
+        clock.now += 11
         session.generate("go", SHORT)
         assert store.names == ["a"]
-    clock[0] += 9
+    clock.now += 9
     assert store.names == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"max_bytes": -1, "ttl_s": 1}, "session_bytes must be a whole number of at least 0, got -1"),
-        ({"max_bytes": 1, "ttl_s": 0}, "session_ttl_s must be a number above 0, got 0"),
-        ({"max_bytes": 1, "ttl_s": float("nan")}, "session_ttl_s must be a number above 0, got nan"),
-    ],
-)
-def test_an_option_outside_its_range_is_refused(options, words):
-    with pytest.raises(ConfigError, match=words):
-        SessionStore(Script("go", "ab").generator, **options)
+@pytest.mark.parametrize(("max_bytes", "ttl_s", "value"), [(-1, 1, -1), (1, 0, 0), (1, float("nan"), "nan")])
+def test_an_option_outside_its_range_is_refused(
+    refused: Refused, max_bytes: int, ttl_s: float, value: object
+) -> None:
+    with refused(ConfigError, value):
+        make_bytes(max_bytes, ttl_s=ttl_s)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from conftest import CORPUS
+from conftest import CORPUS, Refused
 from hypothesis import example, given, strategies as st
 
 from edgegpt.errors import TokenizerError
@@ -88,8 +88,8 @@ def test_a_text_of_any_length_is_cut_alike(name: str) -> None:
     assert TOKENIZERS[name].encode(line * times) == TOKENIZERS[name].encode(line) * times
 
 
-def test_half_a_surrogate_pair_is_no_text() -> None:
-    with pytest.raises(TokenizerError, match=r"the text holds '\\ud83d', half of a character"):
+def test_half_a_surrogate_pair_is_no_text(refused: Refused) -> None:
+    with refused(TokenizerError, r"'\ud83d'"):
         TOKENIZERS["gpt2"].encode("broken \ud83d")
 
 
@@ -98,18 +98,18 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
 
 @any_tokenizer
 @given(data=st.data())
-def test_pieces_of_a_stream_join_to_the_whole_decode(name: str, data: st.DataObject) -> None:
+def test_chunks_of_a_stream_join_to_the_whole_decode(name: str, data: st.DataObject) -> None:
     tokenizer = TOKENIZERS[name]
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))  # any ids, mostly invalid UTF-8
     stream = tokenizer.stream_decoder()
-    pieces = [stream.push(i) for i in ids]
-    assert "".join(pieces) + stream.flush() == tokenizer.decode(ids)
+    chunks = [stream.push(i) for i in ids]
+    assert "".join(chunks) + stream.flush() == tokenizer.decode(ids)
 
 
 @any_tokenizer
 @given(text=st.text(characters))
 @example(text="👩‍👩‍👧‍👦 漢字 e\u0301\x00")
-def test_a_piece_is_never_part_of_a_character(name: str, text: str) -> None:
+def test_a_chunk_is_never_part_of_a_character(name: str, text: str) -> None:
     tokenizer = TOKENIZERS[name]
     stream = tokenizer.stream_decoder()
     so_far = ""
@@ -153,8 +153,8 @@ def test_any_vocabulary_size_from_257_up_is_met_exactly(split: Split, size: int)
 
 
 @pytest.mark.parametrize("size", [256, 0, -1])
-def test_a_vocabulary_that_cannot_hold_every_byte_is_refused(size: int) -> None:
-    with pytest.raises(TokenizerError, match=f"vocab_size must be at least 257, .* got {size}"):
+def test_a_vocabulary_that_cannot_hold_every_byte_is_refused(refused: Refused, size: int) -> None:
+    with refused(TokenizerError, "vocab_size", 257, size):
         Tokenizer.train(TEXTS, size)
 
 
@@ -248,26 +248,26 @@ NO_BYTES = {"type": "BPE", "vocab": {END_OF_TEXT: 0, "a": 1, "b": 2}, "merges": 
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "value"),
     [
-        ("", "is not a tokenizer.json"),
-        ("[]", "is not a tokenizer.json"),
-        ("{}", "is not a tokenizer.json"),
-        ("not json", "is not a tokenizer.json"),
-        (TOKENIZERS["gpt2"].to_json()[:-100], "is not a tokenizer.json"),
-        (changed(added_tokens=[], model={**NO_BYTES, "vocab": {"a": 0}}), "has no <|endoftext|> token"),
-        (changed(model=NO_BYTES), "not a byte-level tokenizer: only 2 of 256"),
-        (changed(model=WORD_LEVEL), "not a byte-level tokenizer: it has the token '漢'"),
+        ("", "tokenizer.json"),
+        ("[]", "list"),
+        ("{}", "tokenizer.json"),
+        ("not json", "tokenizer.json"),
+        (TOKENIZERS["gpt2"].to_json()[:-100], "tokenizer.json"),
+        (changed(added_tokens=[], model={**NO_BYTES, "vocab": {"a": 0}}), END_OF_TEXT),
+        (changed(model=NO_BYTES), 2),
+        (changed(model=WORD_LEVEL), "'漢'"),
     ],
     ids=["empty", "list", "object", "text", "truncated", "no end", "no bytes", "words"],
 )
-def test_a_file_that_is_no_tokenizer_of_ours_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_that_is_no_byte_level_tokenizer_is_refused(
+    tmp_path: Path, refused: Refused, text: str, value: object
+) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(TokenizerError) as error:
+    with refused(TokenizerError, path, value):
         Tokenizer.from_file(path)
-    assert str(error.value).startswith(str(path))
-    assert reason in str(error.value)
 
 
 REPLACED = {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}
@@ -285,31 +285,29 @@ def sequence(*parts: object, of: str = "pretokenizers") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "value"),
     [
-        ({"normalizer": {"type": "NFC"}}, "it has the normalizer NFC"),
-        ({"normalizer": PRECOMPILED}, "it has the normalizer Precompiled"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [REPLACED]}}, "it has the normalizer Sequence"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "it has the pre_tokenizer Whitespace"),
-        ({"pre_tokenizer": sequence(SPLIT, sequence({"type": "Bert"}))}, "it has the pre_tokenizer Bert"),
-        ({"pre_tokenizer": [SPLIT]}, "it has the pre_tokenizer list"),
-        ({"pre_tokenizer": {"add_prefix_space": True}}, "it has the pre_tokenizer None"),
-        ({"pre_tokenizer": sequence({**SPLIT, "behavior": "Removed"}, BYTES)}, "removes what it splits at"),
-        ({"post_processor": {"type": "BertProcessing"}}, "it has the post_processor BertProcessing"),
-        ({"post_processor": UNDEFINED}, "asks for the token '</s>'"),
-        ({"post_processor": sequence(UNDEFINED, of="processors")}, "the token '</s>'"),
-        ({"post_processor": {**TEMPLATE, "special_tokens": BEYOND}}, "the token id 90000"),
+        ({"normalizer": {"type": "NFC"}}, "NFC"),
+        ({"normalizer": PRECOMPILED}, "Precompiled"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [REPLACED]}}, "Sequence"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "Whitespace"),
+        ({"pre_tokenizer": sequence(SPLIT, sequence({"type": "Bert"}))}, "Bert"),
+        ({"pre_tokenizer": [SPLIT]}, "list"),
+        ({"pre_tokenizer": {"add_prefix_space": True}}, "None"),
+        ({"pre_tokenizer": sequence({**SPLIT, "behavior": "Removed"}, BYTES)}, "Isolated"),
+        ({"post_processor": {"type": "BertProcessing"}}, "BertProcessing"),
+        ({"post_processor": UNDEFINED}, "'</s>'"),
+        ({"post_processor": sequence(UNDEFINED, of="processors")}, "'</s>'"),
+        ({"post_processor": {**TEMPLATE, "special_tokens": BEYOND}}, 90000),
         ({"model": {**json.loads(TOKENIZERS["gpt2"].to_json())["model"], "dropout": 0.5}}, "dropout 0.5"),
     ],
     ids=str,
 )
 def test_a_part_that_changes_texts_or_is_damaged_is_refused(
-    changes: dict[str, object], reason: str, capfd: pytest.CaptureFixture[str]
+    refused: Refused, changes: dict[str, object], value: object, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(TokenizerError) as error:
+    with refused(TokenizerError, "here", value):
         Tokenizer.from_json(changed(**changes), "here")
-    assert str(error.value).startswith("here")
-    assert reason in str(error.value)
     assert capfd.readouterr().err == ""  # the library's panics print a stack
 
 
@@ -329,25 +327,27 @@ def test_the_parts_of_gpt2_s_own_tokenizer_are_taken(changes: dict[str, object])
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"normalizer":' * 100_000, changed(model=[[[]]])])
 def test_a_damaged_file_is_one_short_line(text: str) -> None:
-    with pytest.raises(TokenizerError, match=r"here is not a tokenizer\.json") as error:
+    with pytest.raises(TokenizerError, match="here") as error:
         Tokenizer.from_json(text, "here")
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
 
 
-def test_a_panic_of_the_library_is_an_error_like_others(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_panic_of_the_library_is_a_tokenizer_error(
+    refused: Refused, capfd: pytest.CaptureFixture[str]
+) -> None:
     endless = {**SPLIT, "pattern": {"Regex": "(a+)+$|(.+)+#"}}
     tokenizer = Tokenizer.from_json(changed(pre_tokenizer=sequence(endless, BYTES)))
     for n in (5000, 100_000):
-        with pytest.raises(TokenizerError, match="the text cannot be split into tokens: Onig"):
+        with refused(TokenizerError, "Onig"):
             tokenizer.encode("a" * n + "b")
     capfd.readouterr()  # the library prints its own stack
 
 
-def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path) -> None:
+def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "none", tmp_path, tmp_path / "binary"):
-        with pytest.raises(TokenizerError, match="cannot be read"):
+        with refused(TokenizerError, path):
             Tokenizer.from_file(path)
 
 
@@ -361,7 +361,7 @@ def test_a_file_cannot_ask_for_texts_to_be_cut_or_padded() -> None:
         "pad_token": END_OF_TEXT,
     }
     tokenizer = Tokenizer.from_json(changed(truncation=cut, padding={**pad, "pad_to_multiple_of": None}))
-    assert tokenizer.encode("hello hello hello") == TOKENIZERS["gpt2"].encode("hello hello hello")
+    assert tokenizer.encode(CORPUS[0]) == TOKENIZERS["gpt2"].encode(CORPUS[0])
     assert tokenizer.prompt_suffix == ()
 
 
@@ -375,12 +375,12 @@ def test_an_added_token_is_its_own_text() -> None:
 
 
 @pytest.mark.parametrize("token_id", [-1, 257, 10**9])
-def test_an_unknown_id_is_refused_with_the_range(token_id: int) -> None:
+def test_an_unknown_id_is_refused_with_the_range(refused: Refused, token_id: int) -> None:
     tokenizer = TOKENIZERS["bytes"]
     for call in (tokenizer.decode, tokenizer.decode_bytes):
-        with pytest.raises(TokenizerError, match=f"token id {token_id} is outside the tokenizer's 0 to 256"):
+        with refused(TokenizerError, token_id, 256):
             call([token_id])
-    with pytest.raises(TokenizerError, match=f"token id {token_id} "):
+    with refused(TokenizerError, token_id):
         tokenizer.stream_decoder().push(token_id)
 
 

@@ -1,1 +1,1 @@
-"""The parts of benchmarks/peers.py: one file per engine, and what runs and compares them."""
+"""The parts of benchmarks/peers.py: one file per engine, and what starts, times and reports them."""

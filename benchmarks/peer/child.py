@@ -1,4 +1,4 @@
-"""One engine in a process of its own, which answers JSON lines. Started by peer/process.py.
+"""Run one engine in a process of its own and answer requests, one JSON line each. See process.py.
 
 python -m peer.child prepare MODULE VARIANT FOLDER
 python -m peer.child serve MODULE VARIANT FOLDER THREADS
@@ -19,7 +19,8 @@ from peer.engine import Peer
 
 
 def serve(module: str, variant: str, folder: Path, threads: int) -> None:
-    answers = _private_stdout()
+    """Load the engine, send its import and load times, then answer requests until stdin ends."""
+    answers = _take_stdout()
     start = perf_counter()
     engine = import_module(f"peer.{module}")
     imported = perf_counter()
@@ -33,7 +34,7 @@ def serve(module: str, variant: str, folder: Path, threads: int) -> None:
 def _answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     match request["do"]:
         case "burst":
-            peer.burst(request["prompt"][:8], 4)  # wakes caches and threads; does not count
+            peer.burst(request["prompt"][:8], 4)  # warms caches and wakes threads; not timed
             marks, tokens = peer.burst(request["prompt"], request["n"])
             return {"ms": (1e3 * np.diff(marks)).tolist(), "tokens": tokens}
         case "logits":
@@ -46,7 +47,7 @@ def _answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _memory_bytes() -> dict[str, int]:
-    """Resident now, rss = private + mapped, and its peak so far."""
+    """Return the resident memory now, rss = private + mapped, and its peak so far; raises OSError."""
     now, peak = memory(), peak_rss_bytes()
     if now is None or peak is None:
         raise OSError("memory cannot be read: this needs Linux's /proc/self/smaps_rollup")
@@ -58,8 +59,8 @@ def _memory_bytes() -> dict[str, int]:
     }
 
 
-def _private_stdout() -> int:
-    """A descriptor for answers alone: what libraries print goes to stderr."""
+def _take_stdout() -> int:
+    """Return a descriptor of stdout for answers only; what libraries print goes to stderr."""
     answers = os.dup(1)
     os.dup2(2, 1)
     return answers

@@ -1,8 +1,7 @@
-"""CTranslate2, converted from the transformers twin by its own GPT-2 loader.
+"""CTranslate2, converted from the transformers model by its own GPT-2 loader.
 
-Its decoding loop is in C++ and calls back for each token; the clock is read there. Logits for the
-proof come from `forward_batch`, which reads all at once; the proof also compares the timed path with
-them (peer/parity.py).
+Its decoding loop is in C++ and calls back for each token; the clock is read there. Logits come from
+`forward_batch`, which reads all tokens at once; `Parity.own` compares the timed path with them.
 """
 
 from collections.abc import Sequence
@@ -12,8 +11,7 @@ from time import perf_counter
 import ctranslate2
 import numpy as np
 
-from peer.engine import Burst, Logits, Peer
-from peer.folder import read_shape
+from peer.engine import Burst, Logits, Peer, read_shape
 
 
 def prepare(folder: Path, variant: str) -> None:
@@ -24,10 +22,10 @@ def prepare(folder: Path, variant: str) -> None:
 
     twin = transformers.GPT2LMHeadModel.from_pretrained(twin_folder(folder))
     spec = GPT2Loader().get_model_spec(twin)
-    words = _words(twin.config.vocab_size)
-    spec.register_vocabulary(words)
-    # It appends what it does not find, and the head then has rows too few.
-    spec.config.unk_token = spec.config.bos_token = spec.config.eos_token = words[0]
+    names = _token_names(twin.config.vocab_size)
+    spec.register_vocabulary(names)
+    # A special token that is not in the vocabulary would be appended, and the head has no row for it.
+    spec.config.unk_token = spec.config.bos_token = spec.config.eos_token = names[0]
     spec.validate()
     spec.optimize(quantization=variant)
     home = _home(folder, variant)
@@ -39,7 +37,7 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
     generator = ctranslate2.Generator(
         str(_home(folder, variant)), "cpu", compute_type=variant, inter_threads=1, intra_threads=threads
     )
-    words = _words(read_shape(folder).vocab_size)
+    names = _token_names(read_shape(folder).vocab_size)
 
     def burst(prompt: Sequence[int], n: int) -> Burst:
         marks, tokens = [], []
@@ -49,7 +47,7 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
             tokens.append(step.token_id)
             return False
 
-        start = [words[i] for i in prompt]
+        start = [names[i] for i in prompt]
         marks.append(perf_counter())
         generator.generate_batch(
             [start], min_length=n, max_length=n, include_prompt_in_result=False, callback=take
@@ -62,7 +60,7 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
     return Peer(burst, logits)
 
 
-def _words(vocab_size: int) -> list[str]:
+def _token_names(vocab_size: int) -> list[str]:
     return [f"t{i}" for i in range(vocab_size)]
 
 

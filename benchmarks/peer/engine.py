@@ -1,8 +1,18 @@
-"""What every engine's file gives: two functions over one loaded model."""
+"""The interface that every engine's file implements, and the folder in which its files are.
 
+An engine's file is a module of this package with two functions:
+- `prepare(folder, variant)` makes the files that the engine reads from the checkpoint in `folder`;
+- `open_peer(folder, variant, threads)` loads them and returns a `Peer`.
+
+No pydantic and no torch is imported here: both would count as memory of every engine.
+"""
+
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +25,10 @@ Logits = NDArray[np.float32]
 class Peer:
     """One loaded model. Each call begins with an empty cache.
 
-    An engine's file has `prepare(folder, variant)`, which makes from folder/checkpoint what the engine
-    reads, and `open_peer(folder, variant, threads)`, which returns this.
-
     Attributes:
-        burst: reads a prompt and decodes n tokens greedily, by the path that is timed. Returns the
-            seconds of n + 1 clock readings, before the prompt and after each token, and the tokens.
-        logits: reads ids, the first `at_once` in one go and the rest one by one. Returns the logits
+        burst: reads a prompt and decodes n tokens greedily, by the path that is timed. Returns n + 1
+            clock readings in seconds, before the prompt and after each token, and the n tokens.
+        logits: reads ids, the first `at_once` in one call and the rest one by one. Returns the logits
             (L - at_once + 1, V) after each of these calls.
     """
 
@@ -30,7 +37,7 @@ class Peer:
 
 
 def timed(start: float, tokens: Iterable[int]) -> Burst:
-    """Take tokens as they come, with the clock's reading after each."""
+    """Take all tokens and read the clock after each; `start` is the first reading."""
     marks, taken = [start], []
     for token in tokens:
         marks.append(perf_counter())
@@ -39,12 +46,12 @@ def timed(start: float, tokens: Iterable[int]) -> Burst:
 
 
 def peer_of(empty: Callable[[], None], read: Callable[[Sequence[int]], Logits]) -> Peer:
-    """A peer whose engine leaves the loop to its caller.
+    """Make a peer of an engine that leaves the decoding loop to its caller.
 
     Args:
-        empty: forgets all tokens.
-        read: takes new tokens into the cache and returns the last one's logits (V,), which may be
-            overwritten by the next call. The greedy choice is numpy's argmax, as edgegpt's own.
+        empty: removes all tokens from the cache.
+        read: appends tokens to the cache and returns the logits (V,) after the last one, which the
+            next call may overwrite. The greedy choice is numpy's argmax, as in edgegpt itself.
     """
 
     def tokens(prompt: Sequence[int], n: int) -> Iterable[int]:
@@ -66,7 +73,29 @@ def peer_of(empty: Callable[[], None], read: Callable[[Sequence[int]], Logits]) 
 
 
 def logits_of(read: Callable[[Sequence[int]], Logits], ids: Sequence[int], at_once: int) -> Logits:
-    """`Peer.logits` over the `read` of an empty cache."""
+    """Return what `Peer.logits` returns, by calling `read` on a cache that is empty."""
     rows = [read(ids[:at_once]).copy()]
     rows += [read((token,)).copy() for token in ids[at_once:]]
     return np.stack(rows)
+
+
+class Shape(NamedTuple):
+    """Sizes of the model that some engines need and do not find in their own files."""
+
+    vocab_size: int
+    block_size: int
+
+
+def checkpoint_path(folder: Path) -> Path:
+    """Return the checkpoint from which every engine's files are made."""
+    return folder / "checkpoint"
+
+
+def write_shape(folder: Path, shape: Shape) -> None:
+    """Write the model's shape to its folder."""
+    (folder / "shape.json").write_text(json.dumps(shape._asdict()))
+
+
+def read_shape(folder: Path) -> Shape:
+    """Read the model's shape from its folder."""
+    return Shape(**json.loads((folder / "shape.json").read_text()))

@@ -7,18 +7,17 @@ import torch
 import transformers
 from gpt2_twin import gpt2_twin
 
-from peer.engine import Logits, Peer, peer_of
-from peer.folder import checkpoint_path
+from peer.engine import Logits, Peer, checkpoint_path, peer_of
 
 
 def twin_folder(folder: Path) -> Path:
-    """The saved twin, made once."""
-    home = folder / "transformers"
-    if not home.exists():
+    """Return the folder of the saved GPT2LMHeadModel; make it if it does not exist yet."""
+    twin = folder / "transformers"
+    if not twin.exists():
         from edgegpt.model import load_checkpoint
 
-        gpt2_twin(load_checkpoint(checkpoint_path(folder)).model).save_pretrained(home)
-    return home
+        gpt2_twin(load_checkpoint(checkpoint_path(folder)).model).save_pretrained(twin)
+    return twin
 
 
 def prepare(folder: Path, variant: str) -> None:
@@ -33,7 +32,8 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
 
     def read(new: Sequence[int]) -> Logits:
         output = model(torch.tensor([list(new)]), past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return output.logits[0, -1].numpy()
+        logits: Logits = output.logits[0, -1].numpy()
+        return logits
 
     def empty() -> None:
         nonlocal cache

@@ -1,10 +1,10 @@
-"""Make .venv-peers: edgegpt with its exporter, and each peer that can be installed.
+"""Make .venv-peers: edgegpt with its exporter, and every peer that can be installed.
 
     python3 benchmarks/peer/install.py [--torch-index URL]
 
-A peer that cannot be installed is said in one sentence and left out. llama-cpp-python has no wheel: it is
-compiled for this processor, which takes about eight minutes on one core and needs a C++ compiler; the
-others need nothing but pip. Run again, it takes seconds.
+A peer that cannot be installed is reported in one sentence and left out. llama-cpp-python has no wheel: it
+is compiled for this processor, which takes about eight minutes on one core and needs a C++ compiler; the
+others need only pip. A second run takes seconds.
 """
 
 import argparse
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv-peers"
 PINS = [ROOT / "constraints.txt", ROOT / "constraints-peers.txt"]
 PEERS = ["onnxruntime-genai", "ctranslate2", "openvino", "gguf", "llama-cpp-python"]
-TOOLS = ["transformers", "matplotlib"]  # the twin of the weights, and the pictures
+TOOLS = ["transformers", "matplotlib"]  # transformers is also a peer; matplotlib draws the pictures
 
 _CMAKE = "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF"
 
@@ -31,32 +31,31 @@ def main() -> None:
     if not (VENV / "bin" / "python").exists():
         venv.create(VENV, with_pip=True)
     index = ["--index-url", arguments.torch_index] if arguments.torch_index else []
-    base = [pinned("torch", PINS[0].read_text()), *index], ["-e", f"{ROOT}[export]", *TOOLS]
-    for words in base:
-        if not pip(words):
-            sys.exit(f"{VENV.name} is not set up: pip install {' '.join(words)} failed, see above")
+    for packages in ([pinned("torch", PINS[0].read_text()), *index], ["-e", f"{ROOT}[export]", *TOOLS]):
+        if not pip_install(packages):
+            sys.exit(f"{VENV.name} is not set up: pip install {' '.join(packages)} failed, see above")
     for peer in PEERS:
-        if not pip([peer]):
-            say(f"{peer} is left out: pip could not install it, see above")
+        if not pip_install([peer]):
+            log(f"{peer} is left out: pip could not install it, see above")
 
 
 def pinned(package: str, constraints: str) -> str:
-    """`torch` -> `torch==2.13.0`, as the constraints say."""
+    """Add the version in the constraints, if there is one: `torch` -> `torch==2.13.0`."""
     found = re.search(rf"^{re.escape(package)}==[^\s;]+", constraints, re.MULTILINE)
     return found[0] if found else package
 
 
-def pip(words: list[str]) -> bool:
-    """Install under the constraints; whether it worked."""
+def pip_install(packages: list[str]) -> bool:
+    """Install packages under the constraints; return whether that worked."""
     command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-    pins = [word for path in PINS for word in ("-c", str(path))]
-    say(f"installing {' '.join(words)}")
+    pins = [argument for path in PINS for argument in ("-c", str(path))]
+    log(f"installing {' '.join(packages)}")
     environment = {**os.environ, "CMAKE_ARGS": f"{_CMAKE} {os.environ.get('CMAKE_ARGS', '')}".strip()}
-    return subprocess.run([*command, *pins, *words], env=environment).returncode == 0
+    return subprocess.run([*command, *pins, *packages], env=environment).returncode == 0
 
 
-def say(sentence: str) -> None:
-    """Print to where errors go, ahead of what pip prints."""
+def log(sentence: str) -> None:
+    """Print to stderr, before the output of pip."""
     print(sentence, file=sys.stderr, flush=True)
 
 

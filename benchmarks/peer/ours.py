@@ -1,19 +1,18 @@
-"""edgegpt itself: `Engine`, from token to token; the choice of the token and its Python are inside."""
+"""edgegpt: a step of `Engine.generate`, with the choice of the token and the Python around it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
 from edgegpt.runtime import Engine, SamplingParams, open_artifact
-from peer.engine import Burst, Logits, Peer, logits_of, timed
-from peer.folder import checkpoint_path
+from peer.engine import Burst, Logits, Peer, checkpoint_path, logits_of, timed
 
 
 def engine_file(folder: Path, precision: str) -> Path:
-    """The file of a precision, exported once."""
+    """Return the exported file of a precision; export it if it does not exist yet."""
     out = folder / f"edgegpt.{precision}.onnx"
     if not out.exists():
-        from edgegpt_export import export_checkpoint  # the process that measures does without
+        from edgegpt_export import export_checkpoint  # not loaded in the process that is measured
 
         export_checkpoint(checkpoint_path(folder), out, precision=precision)
     return out
@@ -37,7 +36,7 @@ def open_peer(folder: Path, variant: str, threads: int) -> Peer:
         if len(new) == 1:
             return engine.decode_one_token(cache, new[0])
         logits = engine.prefill(cache, new)
-        assert logits is not None  # there is no halt
+        assert logits is not None  # None only after a cancellation
         return logits
 
     def logits(ids: Sequence[int], at_once: int) -> Logits:

@@ -1,4 +1,4 @@
-"""The parent's side of peer/child.py: start it, ask it, end it."""
+"""Start, query and end the processes in which engines run (child.py)."""
 
 import contextlib
 import json
@@ -14,47 +14,49 @@ from typing import Any
 import numpy as np
 
 from peer.engine import Logits
-from peer.roster import Row
+from peer.roster import PeerSpec
 
 _BENCHMARKS = Path(__file__).parents[1]
-PATIENCE = 600  # seconds, for files to be made or for one answer
+TIMEOUT = 600  # seconds to make an engine's files, or to answer one request
 
 
 class PeerError(Exception):
     """A peer cannot be installed, prepared, loaded or run; the message is one sentence."""
 
 
-def prepare(row: Row, folder: Path) -> None:
-    """Make the files that a row's engine reads; raises PeerError."""
+def prepare(spec: PeerSpec, folder: Path) -> None:
+    """Make the files that the engine reads; raises PeerError."""
     try:
         done = subprocess.run(
-            _command("prepare", row, folder),
+            _command("prepare", spec, folder),
             env=_environment(1),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired as e:
-        raise PeerError(f"its files were not made within {PATIENCE} s") from e
+        raise PeerError(f"its files were not made within {TIMEOUT} s") from e
     if done.returncode:
         raise PeerError(_cause(done.stderr.decode(errors="replace"), done.returncode))
 
 
 class Child:
-    """A running engine. What it writes to stderr is kept for its last words."""
+    """A process with a loaded engine; its stderr is kept to report why it failed."""
 
-    def __init__(self, row: Row, folder: Path, threads: int) -> None:
-        """Start it and wait until its model is loaded; raises PeerError."""
-        self.row = row
+    def __init__(self, spec: PeerSpec, folder: Path, threads: int) -> None:
+        """Start the process and wait until the model is loaded; raises PeerError."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [*_command("serve", row, folder), str(threads)],
+            [*_command("serve", spec, folder), str(threads)],
             env=_environment(threads),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         try:
             self.start: dict[str, float] = self._receive()
         except PeerError:
@@ -62,12 +64,12 @@ class Child:
             raise
 
     def burst(self, prompt: Sequence[int], n: int) -> tuple[list[float], list[int]]:
-        """Milliseconds to each of n tokens, the first with the prompt's reading, and the tokens."""
+        """Decode n tokens; return the milliseconds of each, the prefill in the first, and the tokens."""
         answer = self._ask({"do": "burst", "prompt": list(prompt), "n": n})
         return answer["ms"], answer["tokens"]
 
     def logits(self, ids: Sequence[int], at_once: int) -> Logits:
-        """As `Peer.logits`."""
+        """Return the logits that `Peer.logits` returns."""
         with tempfile.TemporaryDirectory() as folder:
             out = f"{folder}/logits.npy"
             self._ask({"do": "logits", "ids": list(ids), "at_once": at_once, "out": out})
@@ -75,32 +77,32 @@ class Child:
             return logits
 
     def memory(self) -> dict[str, float]:
-        """Resident megabytes (1e6 bytes) of the child: rss = private + mapped, and the peak of rss."""
+        """Return the child's resident megabytes (1e6 bytes): rss = private + mapped, and peak."""
         return self._ask({"do": "memory"})
 
     def close(self) -> None:
-        """End the process, also when it hangs."""
+        """End the process, by a kill if it does not end within 10 s."""
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._requests.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()  # type: ignore[union-attr]
+        self._answers.close()
         self._errors.close()
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        with contextlib.suppress(BrokenPipeError):  # _receive says why
-            print(json.dumps(request), file=self._process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # _receive reports the cause
+            print(json.dumps(request), file=self._requests, flush=True)
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
-        # One line answers one request, so nothing else waits in a buffer.
-        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
+        # Each request has one line as its answer, so no further line is in the buffer.
+        if not select.select([self._answers], [], [], TIMEOUT)[0]:
             self._process.kill()
-            raise PeerError(f"no answer within {PATIENCE} s")
-        line = self._process.stdout.readline()  # type: ignore[union-attr]
+            raise PeerError(f"no answer within {TIMEOUT} s")
+        line = self._answers.readline()
         if line:
             answer: dict[str, Any] = json.loads(line)
             return answer
@@ -109,21 +111,21 @@ class Child:
         raise PeerError(_cause(self._errors.read().decode(errors="replace"), code))
 
 
-def _command(action: str, row: Row, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "peer.child", action, row.module, row.variant, str(folder)]
+def _command(action: str, spec: PeerSpec, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "peer.child", action, spec.module, spec.variant, str(folder)]
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """OMP_NUM_THREADS rules torch, CTranslate2 and llama.cpp where their own settings leave a gap."""
+    """Return the variables of a child."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_BENCHMARKS), os.environ.get("PYTHONPATH")])),
-        "OMP_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(threads),  # torch, CTranslate2 and llama.cpp: not all threads have an option
         "HF_HUB_OFFLINE": "1",
     }
 
 
 def _cause(stderr: str, code: int) -> str:
-    """The last line that says something, or how the process ended."""
+    """Return the last line of stderr that is not empty, or the exit code."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else f"its process ended with {code} and said nothing"
+    return lines[-1][:300] if lines else f"its process ended with {code} and no message"

@@ -1,4 +1,4 @@
-"""One model as a checkpoint, from which every engine's file is made. Speed does not depend on its weights."""
+"""Make the checkpoint from which every engine's files are made; speed does not depend on its weights."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ import torch
 from edgegpt.config import ModelConfig
 from edgegpt.model import GPT, save_checkpoint
 from edgegpt.tokenizer import Tokenizer
-from peer.folder import Shape, checkpoint_path, write_shape
+from peer.engine import Shape, checkpoint_path, write_shape
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "models"
 SEED = 0
-PREFERENCE = 8.0  # in deviations of a logit, before the blocks have their say
+PREFERENCE = 8.0  # in standard deviations of a logit, without the effect of the blocks
 
 
 def make_checkpoint(folder: Path, size: str) -> ModelConfig:
-    """Write the checkpoint of configs/models/{size}.yaml with random weights of a fixed seed."""
+    """Write a checkpoint of configs/models/{size}.yaml with random weights of a fixed seed."""
     config = ModelConfig.from_yaml(CONFIGS / f"{size}.yaml")
     torch.manual_seed(SEED)
     model = GPT(config).eval()
@@ -28,15 +28,15 @@ def make_checkpoint(folder: Path, size: str) -> ModelConfig:
 
 @torch.no_grad()
 def draw_weights(model: GPT) -> None:
-    """Random weights by which a wrong engine shows and a quantised one is judged as with trained ones.
+    """Draw weights that show a wrong engine and that quantisation affects as it does trained ones.
 
-    Each layer keeps the variance of what it reads, so all blocks and the attention matter to the logits,
-    and biases and norms are random too. The head prefers one token after each, an arbitrary
-    permutation: with wholly random logits the first and the second are so close that quantisation
-    swaps them, and top-1 agreement would say nothing.
+    Each layer keeps the variance of its input, so all blocks and the attention affect the logits; biases
+    and norms are random too. For each token the head prefers one next token, a random permutation: with
+    purely random logits the first and the second are so close that quantisation swaps them, and top-1
+    agreement would mean nothing.
     """
     config = model.config
-    stream = config.n_embd**-0.5  # of the residual stream, so that logits have a deviation of 1
+    stream = config.n_embd**-0.5  # deviation of the residual stream, so that logits have one of 1
     for name, parameter in model.named_parameters():
         into_stream = stream if ".proj." in name else 1.0
         if parameter.dim() == 1:
@@ -55,7 +55,7 @@ def draw_weights(model: GPT) -> None:
 
 
 def _tokenizer(vocab_size: int) -> Tokenizer:
-    """A tokenizer with exactly vocab_size tokens, so that every engine chooses among as many."""
+    """Train a tokenizer with exactly vocab_size tokens, so that all engines choose from the same number."""
     letters = np.random.default_rng(SEED).integers(ord("a"), ord("z") + 1, size=(4 * vocab_size, 8))
     corpus = (bytes(word).decode() for word in letters.astype(np.uint8))
     return Tokenizer.train(corpus, vocab_size=vocab_size)

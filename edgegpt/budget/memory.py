@@ -8,7 +8,7 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.budget.budget import Board
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError, MeasureError
-from edgegpt.runtime import beside_its_data, read_metadata
+from edgegpt.runtime import file_bytes, read_metadata
 from edgegpt.system import available_memory_bytes
 
 # Python, numpy and onnxruntime without any model: 51 MB on x86-64 (configs/targets/), less a fifth for builds
@@ -62,9 +62,7 @@ def least_bytes(path: Path) -> int | None:
         metadata = read_metadata(path)
         config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
         cache = kv_cache_bytes(config, config.block_size, metadata[contract.META_KV_CACHE])
-        size = path.stat().st_size
-        if name := metadata.get(contract.META_DATA_FILE):
-            size += beside_its_data(path, name).with_name(name).stat().st_size
+        size = file_bytes(path, metadata)
     except (OSError, ValueError, KeyError, ConfigError):
         return None
     return RUNTIME_BYTES + size + cache

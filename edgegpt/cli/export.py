@@ -1,7 +1,4 @@
-"""`edgegpt export CHECKPOINT --out FILE.onnx`.
-
-What `--precision auto` chose, and why, as a table.
-"""
+"""`edgegpt export CHECKPOINT --out FILE.onnx`."""
 
 import json
 from pathlib import Path
@@ -10,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from edgegpt.cli.evidence import evidence_sentence
 from edgegpt.cli.options import out_file
 from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
 from edgegpt.cli.progress import steps
@@ -28,24 +24,22 @@ CheckpointArgument = Annotated[
 def export(
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Option(metavar="FILE.onnx", parser=out_file, help="The file to make.")],
-    precision: Annotated[str, typer.Option(help="fp32, int8, int4, or auto: a mix within a limit.")] = "fp32",
-    max_mb: Annotated[
-        float | None, typer.Option(help="Limit of auto: the best mix whose file has at most so many MB.")
-    ] = None,
+    precision: Annotated[str, typer.Option(help="fp32, int8, int4, or auto: mixed within a limit.")] = "fp32",
+    max_mb: Annotated[float | None, typer.Option(help="auto: maximum file size in MB.")] = None,
     max_kl: Annotated[
-        float | None, typer.Option(help="Limit of auto: the smallest mix of at most so much KL, in nats.")
+        float | None, typer.Option(help="auto: maximum KL divergence from PyTorch, in nats.")
     ] = None,
-    kv_cache: Annotated[str, typer.Option(help="fp32 or int8: a quarter of the memory.")] = "fp32",
+    kv_cache: Annotated[str, typer.Option(help="fp32, or int8 for a quarter of the memory.")] = "fp32",
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DATA.jsonl", help="Examples to compare answers by and to measure on."),
+        typer.Option(metavar="DATA.jsonl", help="Examples for calibration and to compare answers by."),
     ] = None,
     target: Annotated[
         str, typer.Option(help="engine: fastest on the robot; portable: standard ops for other runtimes.")
     ] = "engine",
     as_json: JsonOption = False,
 ) -> None:
-    """Build the ONNX file, verify it against PyTorch, and only then give it its name."""
+    """Build an ONNX file, verify it against PyTorch, and only then give it its name."""
     with needs("export"):
         from edgegpt_export import export_checkpoint
 
@@ -76,16 +70,16 @@ def export(
         stdout.print(recipe_table(report.quantisation))
     times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in report.seconds.items())
     stdout.print(f"{report.path}: {megabytes(report.bytes)}, {target}, {precision} ({times})")
-    stdout.print(f"Verified: {evidence_sentence(report.evidence)}")
+    stdout.print(f"Verified: {report.evidence.summary()}")
 
 
 def recipe_table(quantisation: "Quantisation") -> Table:
-    """A row a matrix: its bits, and the KL that few bits in it alone would cost."""
+    """Return a table with a row for each matrix: its bits, and the KL of quantising it alone."""
     why = quantisation.why
     limit = ", ".join(f"{name} {value:g}" for name, value in why["limit"].items())
     rows = []
     for name, bits in quantisation.bits.items():
         alone = why["kl_of_one_matrix_alone"][name]
-        rows.append([name, str(bits), *(f"{alone[few]:.1e}" if few in alone else "-" for few in ("4", "8"))])
+        rows.append([name, str(bits), *(f"{alone[n]:.1e}" if n in alone else "-" for n in ("4", "8"))])
     title = f"bits for {limit}: KL {why['kl']:.2g} nats on {why['measured_on']}"
     return table(title, ["matrix", "bits", "KL of 4 alone", "KL of 8 alone"], rows)

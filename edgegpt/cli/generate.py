@@ -13,36 +13,43 @@ if TYPE_CHECKING:
     from edgegpt.runtime import Stream
 
 
-# Why an answer may not be whole, which its text does not tell.
+# What cut an answer short, by its finish reason.
 _CUT = {"length": "max_new_tokens", "context": "the end of the context", "deadline": "deadline_ms"}
 
 
 def generate(
     file: FileArgument,
-    prompt: Annotated[str, typer.Argument(help="What to answer; - reads standard input.")],
-    max_new_tokens: Annotated[int | None, typer.Option(help="At most this many tokens.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Only the k likeliest tokens; 0 is off.")] = None,
+    prompt: Annotated[str, typer.Argument(help="The prompt; - reads standard input.")],
+    max_new_tokens: Annotated[int | None, typer.Option(help="Maximum number of new tokens.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sampling temperature; 0 is greedy.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens; 0 is off.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Only the nucleus of this probability; 1 is off.")
+        float | None,
+        typer.Option(help="Sample from the smallest set of tokens with this probability; 1 is off."),
     ] = None,
-    min_p: Annotated[float | None, typer.Option(help="Only tokens this likely beside the likeliest.")] = None,
-    repetition_penalty: Annotated[float | None, typer.Option(help="Above 1 repeats less.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this string; may be repeated.")] = None,
-    deadline_ms: Annotated[float | None, typer.Option(help="End within this many milliseconds.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Drop tokens below this fraction of the top probability.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Penalty on tokens that occurred before; 1 is off.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the sampler; repeats the same text.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="Stop before this string; may be repeated.")] = None,
+    deadline_ms: Annotated[float | None, typer.Option(help="Stop after this many milliseconds.")] = None,
     capacity: Annotated[
-        int | None, typer.Option(help="Context in tokens; the model's own if not given.")
+        int | None, typer.Option(help="KV-cache capacity in tokens (default: the whole context).")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="CPU threads of onnxruntime; as `edgegpt tune` found, or 1.")
+        int | None,
+        typer.Option(help="CPU threads for onnxruntime (default: the result of `edgegpt tune`, or 1)."),
     ] = None,
     stream: Annotated[
-        bool | None, typer.Option("--stream/--no-stream", help="Print as it comes; on a terminal by default.")
+        bool | None,
+        typer.Option("--stream/--no-stream", help="Print text as it is generated (default: on a terminal)."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer one prompt. What is not given is as the file's own sampling defaults have it."""
+    """Answer one prompt. Unset options use the file's sampling defaults."""
     from edgegpt.runtime import load
 
     given: dict[str, Any] = {
@@ -64,7 +71,7 @@ def generate(
         print_json(asdict(answer.result()))
         return
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    _print(answer, as_it_comes=terminal if stream is None else stream)
+    _print(answer, streamed=terminal if stream is None else stream)
     reply = answer.reply
     assert reply is not None  # the stream has ended
     if cut := _CUT.get(reply.finish_reason):
@@ -79,17 +86,17 @@ def generate(
 
 
 def _standard_input() -> str:
-    """All of it without the line end that `echo` and editors put last; a stray byte is kept as one."""
+    """Return standard input without its last line end; bytes that are not UTF-8 become surrogates."""
     if sys.stdin is None:
         raise PromptError("standard input is closed; give the prompt as an argument")
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _print(answer: "Stream", *, as_it_comes: bool) -> None:
-    if as_it_comes:
-        for piece in answer:
-            print(piece.text, end="", flush=True)
+def _print(answer: "Stream", *, streamed: bool) -> None:
+    if streamed:
+        for chunk in answer:
+            print(chunk.text, end="", flush=True)
         print()
     else:
         print(answer.result().text)

@@ -4,12 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
+from edgegpt.errors import ArtifactError
 
 
 def info(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Say what a file is: shape, precision, provenance, evidence, sampling defaults."""
+    """Show a file's shape, precision, origin, verification result and sampling defaults."""
     from edgegpt.accounting import kv_cache_bytes, parameter_count
-    from edgegpt.runtime import open_artifact
+    from edgegpt.runtime import open_artifact, read_evidence
 
     artifact = open_artifact(file, threads=None)
     config = artifact.config
@@ -34,6 +35,10 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(facts)
         return
+    try:
+        verified = read_evidence(artifact).summary()
+    except ArtifactError as e:
+        verified = str(e)
     shape = f"{config.family}: {config.n_layer} layers, {config.n_head} heads, n_embd {config.n_embd}"
     rows = [
         ["size", megabytes(artifact.bytes)],
@@ -47,7 +52,7 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
             f"{facts['kv_cache_bytes_per_token']:,} bytes a token",
         ],
         ["sampling defaults", ", ".join(f"{key} {value}" for key, value in _set(facts["sampling"]))],
-        ["verified", _verified(artifact.evidence)],
+        ["verified", verified],
         ["weights sha256", artifact.weights_sha256],
         ["made by", artifact.tool],
         ["runs here with", str(artifact.tuning)],
@@ -57,16 +62,3 @@ def info(file: FileArgument, as_json: JsonOption = False) -> None:
 
 def _set(sampling: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in sampling.items() if value not in (None, ())]
-
-
-def _verified(evidence: dict[str, Any]) -> str:
-    rows = evidence.get("rows", [])
-    if not rows:
-        return "no evidence in the file"
-    try:
-        worst = max(float(row["max_abs"]) for row in rows)
-        lengths = ", ".join(str(row["length"]) for row in rows)
-        checks = ", ".join(evidence["checks"])
-    except (TypeError, ValueError, LookupError, ArithmeticError):
-        return "the evidence in the file is damaged"
-    return f"max abs difference from PyTorch {worst:.1e} at lengths {lengths}; {checks}"

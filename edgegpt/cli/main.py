@@ -1,4 +1,4 @@
-"""`edgegpt`: one thin file a command; this one gathers them and turns errors into exit codes.
+"""The `edgegpt` command: register one function per command and turn errors into exit codes.
 
 Exit codes: 0 done, 1 a check fell short, 2 bad input, 130 interrupted by Ctrl-C.
 """
@@ -27,11 +27,11 @@ from edgegpt.cli.tune import tune
 from edgegpt.cli.verify import verify
 from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError
 
-_INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended, and what typer makes of it
+_INTERRUPTED = 130  # 128 + SIGINT, as in a shell; typer returns it too
 
 app = typer.Typer(
     name="edgegpt",
-    help="Put a small GPT on a robot: train, export to ONNX with proof, and run.",
+    help="Put a small GPT on a robot: train, export to verified ONNX, and run.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,44 +70,29 @@ def _main(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code; what is wrong is one sentence on stderr."""
+    """Run one command and return its exit code; an error becomes one sentence on stderr."""
     try:
         code = app(args=arguments, prog_name="edgegpt", standalone_mode=False)
         if sys.stdout is not None:  # None when it was closed before the start
             sys.stdout.flush()
-    except typer.Exit as e:
-        return e.exit_code
-    except TyperException as e:  # wrong arguments; without any, the help has been printed already
-        if sentence := _usage_sentence(e):
-            print(f"edgegpt: {sentence}", file=sys.stderr)
-        return e.exit_code
-    except EdgeGPTError as e:
-        print(f"edgegpt: {e}", file=sys.stderr)
-        return 1 if isinstance(e, VerificationError | BudgetError) else 2
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except (BrokenPipeError, SystemExit):  # the reader of our output has gone; rich's stderr then exits
         stdout.on_broken_pipe()
         return 0
-    except UnicodeEncodeError as e:
-        character, encoding = e.object[e.start], e.encoding
-        print(
-            f"edgegpt: the output's encoding {encoding} has no {character!a}; set PYTHONUTF8=1",
-            file=sys.stderr,
-        )
-        return 2
-    except MemoryError:
-        print("edgegpt: not enough memory for a model of this size", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"edgegpt: {e.filename or 'input or output'}: {e.strerror or e}", file=sys.stderr)
-        return 2
+    except (EdgeGPTError, TyperException, OSError, MemoryError, UnicodeError) as e:
+        if sentence := _sentence(e):
+            print(f"edgegpt: {sentence}", file=sys.stderr)
+        return 1 if isinstance(e, VerificationError | BudgetError) else 2
     if code == _INTERRUPTED:
         print("edgegpt: interrupted", file=sys.stderr)
     return int(code or 0)
 
 
-def _usage_sentence(error: TyperException) -> str:
+def _sentence(error: Exception) -> str:
+    """Return the message of an error; it is empty where typer has printed the help instead."""
+    if not isinstance(error, TyperException):
+        return str(error) or type(error).__name__
     sentence = error.format_message().rstrip(".")
     if isinstance(error.__cause__, ValidationError):  # typer leaves the value out
         sentence += f", got {error.__cause__.errors()[0]['input']!r}"

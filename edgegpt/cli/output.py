@@ -23,7 +23,7 @@ stdout = _Stdout(highlight=False, markup=False)
 stderr = Console(stderr=True, highlight=False, markup=False)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ThreadsOption = Annotated[int, typer.Option(help="CPU threads of onnxruntime.")]
+ThreadsOption = Annotated[int, typer.Option(help="CPU threads for onnxruntime.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE.onnx", help="A file made by `edgegpt export`.")]
 
 

@@ -12,15 +12,15 @@ from edgegpt.cli.output import JsonOption, stderr
 from edgegpt.errors import needs
 
 if TYPE_CHECKING:
-    from edgegpt.training import Progress
+    from edgegpt.training import TrainingProgress
 
 
 def train(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The training run.")],
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model from JSONL pairs, text, or a generator that the run file names."""
+    """Train a model on JSONL pairs, text, or the examples of a generator that the run file names."""
     with needs("train"):
         from edgegpt.training import STATE, RunConfig, train as train_run
 
@@ -32,18 +32,18 @@ def train(
             out = train_run(run, run_file.parent, resume=resume, on_progress=report, on_stage=stage)
         except KeyboardInterrupt:
             if (run_file.parent / run.out / STATE).exists():
-                stderr.print("The state is saved; --resume goes on from here.")
+                stderr.print("The state is saved; --resume continues from here.")
             raise
     if not as_json:
         stderr.print(f"Checkpoint: {out.resolve()}")
 
 
-def _print_json(progress: "Progress") -> None:
+def _print_json(progress: "TrainingProgress") -> None:
     print(json.dumps(asdict(progress)), flush=True)
 
 
 class _ProgressBar:
-    """A bar with loss and speed, and a line for each validation."""
+    """A progress bar with loss and speed, and a line per validation."""
 
     def __init__(self, stack: ExitStack, steps: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -57,7 +57,7 @@ class _ProgressBar:
     def stage(self, name: str) -> None:
         self._bar.update(self._task, description=name)
 
-    def __call__(self, progress: "Progress") -> None:
+    def __call__(self, progress: "TrainingProgress") -> None:
         self._bar.update(
             self._task,
             completed=progress.step,

@@ -77,7 +77,7 @@ def _problem(error: Any, model: type) -> str:
         message = "must be `key: value` lines"
     message = re.sub(r"^\w+ should ", "must ", message)  # Input, String, List, ...
     message = message.replace("a valid integer", "a whole number").replace("a valid ", "a ")
-    if ", got " in message:  # the sentence of a validator of ours
+    if kind == "value_error":  # a validator of ours has written the whole sentence
         return f"{key}: {message}"
     return f"{key} {message}, got {reprlib.repr(value)}"
 

@@ -119,7 +119,7 @@ def _package_versions() -> dict[str, str]:
 
 def _package_version(name: str) -> str:
     try:
-        return version(name)
+        return version("edgegpt-robot" if name == "edgegpt" else name)
     except PackageNotFoundError:
         if name == "edgegpt":  # run from its source without being installed
             return "unknown"

@@ -1,6 +1,6 @@
-"""A checkpoint folder: config.yaml, model.safetensors, tokenizer.json and, optional, sampling.yaml.
+"""Read and write a checkpoint folder: config.yaml, model.safetensors, tokenizer.json.
 
-Nothing here is pickled, so a checkpoint from elsewhere runs no code when it is loaded.
+A sampling.yaml is optional and read by the export. Nothing is pickled, so loading runs no code from it.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from edgegpt.model.gpt import GPT
 from edgegpt.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS, TOKENIZER = "config.yaml", "model.safetensors", "tokenizer.json"
-_MOST_DIFFERENCES: Final = 10  # that an error lists
+_MOST_DIFFERENCES: Final = 10  # listed in one error
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Checkpoint:
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The weights by name, over the model's own memory; a tied head is there by both its names."""
+        """Weights by name, sharing the model's memory; a tied head appears under both its names."""
         return {name: tensor.numpy() for name, tensor in self.model.state_dict().items()}
 
 
@@ -122,7 +122,7 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _checked(path: Path, state: dict[str, torch.Tensor], config: ModelConfig) -> dict[str, torch.Tensor]:
-    """The tensors as float32; raises CheckpointError unless they are those of the config and finite."""
+    """Return the tensors as float32; raise CheckpointError unless they match the config and are finite."""
     expected = config.parameter_shapes()
     differences = [f"{name} is missing" for name in expected if name not in state]
     differences += [f"{name} is not part of the model" for name in state if name not in expected]

@@ -1,4 +1,4 @@
-"""GPT in PyTorch, whole, top to bottom.
+"""GPT in PyTorch, to be read top to bottom.
 
 Pre-LN decoder-only transformer after Radford et al., "Language Models are Unsupervised Multitask
 Learners" (2019). Shapes: B batch, T new tokens, P cached tokens, D n_embd, V vocab_size.
@@ -18,7 +18,7 @@ KeyValue = tuple[Tensor, Tensor]  # keys and values of one layer, each (B, n_kv_
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head attention in which a token sees itself and what came before."""
+    """Multi-head attention of each token to itself and to earlier tokens."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class CausalSelfAttention(nn.Module):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor, past: KeyValue | None) -> tuple[Tensor, KeyValue]:
-        """(B, T, D) and mask (T, P + T), true where a token may look -> (B, T, D) and the new cache."""
+        """Attend: (B, T, D) and mask (T, P + T), true where attended -> (B, T, D) and the new cache."""
         batch, new, width = x.shape
         # (B, T, 3D) -> 3 x (B, n_head, T, head_dim)
         qkv = self.qkv(x).view(batch, new, 3, self.n_head, self.head_dim).permute(2, 0, 3, 1, 4)
@@ -46,7 +46,7 @@ class CausalSelfAttention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Position-wise feed-forward network, four times as wide inside."""
+    """Position-wise feed-forward network with an inner width of 4 D."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class MLP(nn.Module):
         self.proj = nn.Linear(4 * config.n_embd, config.n_embd)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
+        """Apply to (B, T, D) -> (B, T, D)."""
         hidden: Tensor = F.gelu(self.fc(x), approximate=self.approximate)  # (B, T, 4D)
         y: Tensor = self.proj(hidden)
         return y
@@ -73,7 +73,7 @@ class Block(nn.Module):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor, past: KeyValue | None) -> tuple[Tensor, KeyValue]:
-        """(B, T, D) -> (B, T, D) and the layer's new cache."""
+        """Apply to (B, T, D) -> (B, T, D) and the layer's new cache."""
         y, present = self.attn(self.norm_1(x), mask, past)
         x = x + self.drop(y)
         x = x + self.drop(self.mlp(self.norm_2(x)))
@@ -81,7 +81,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """The model. `gradient_checkpointing` trades time for memory while training."""
+    """The whole model. `gradient_checkpointing` saves memory in training at the cost of time."""
 
     def __init__(self, config: ModelConfig, *, gradient_checkpointing: bool = False) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class GPT(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weights as GPT-2 does: N(0, 0.02), and narrower into the residual stream."""
+        """Draw weights as GPT-2 does: N(0, 0.02), with a smaller std into the residual stream."""
         residual_std = 0.02 / math.sqrt(2 * self.config.n_layer)  # two additions a block
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -108,7 +108,7 @@ class GPT(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Token ids (B, T) -> logits (B, T, V), without a cache."""
+        """Compute token ids (B, T) -> logits (B, T, V), without a cache."""
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         mask = positions <= positions[:, None]  # (T, T)
         x = self._embed(input_ids, positions)
@@ -143,7 +143,7 @@ class GPT(nn.Module):
         return self._logits(x), present
 
     def empty_cache(self, batch: int) -> list[KeyValue]:
-        """A cache of no tokens for `batch` rows."""
+        """Return a cache of 0 tokens for `batch` rows."""
         config = self.config
         empty = self.wte.weight.new_zeros(batch, config.n_kv_head, 0, config.head_dim)
         return [(empty, empty) for _ in range(config.n_layer)]

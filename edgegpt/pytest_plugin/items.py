@@ -11,14 +11,13 @@ from edgegpt.errors import BudgetError, EdgeGPTError, VerificationError, needs
 from edgegpt.measure import threads_text, versions_text
 from edgegpt.pytest_plugin.fixture import BudgetSession, row_properties, skip_unmeasured
 from edgegpt.runtime import (
+    LIMITS,
     Artifact,
     Engine,
     causality,
     differing_tokens,
-    evidence_limit,
     open_artifact,
-    parity_failures,
-    parity_summary,
+    read_evidence,
     stepwise,
 )
 
@@ -135,28 +134,30 @@ class FileItem(_BudgetItem):
 
 
 def _parity(session: BudgetSession) -> str:
-    """Check the stored evidence, PyTorch itself if there is a checkpoint, then prompts token by token."""
+    """Check the stored result, PyTorch itself if there is a checkpoint, then prompts token by token."""
     artifact = _open(session)
-    if failures := parity_failures(artifact):
+    evidence = read_evidence(artifact)
+    if evidence.failures:
         raise VerificationError(
-            f"{session.model.name} exceeded its limits when it was exported: {'; '.join(failures)}"
+            f"{session.model.name} exceeded its limits when it was exported: {'; '.join(evidence.failures)}"
         )
     if session.checkpoint is not None:
         _verify(session.model, session.checkpoint)
-    by_kl, limit = artifact.evidence["limits"]["max_abs"] is None, evidence_limit(artifact, "consistency")
+    by_kl, limit = evidence.limits.by_kl, evidence.limits.consistency
     difference = stepwise(Engine.from_artifact(artifact), by_kl=by_kl)
     if not difference <= limit:
         raise VerificationError(
             f"{session.model.name} reads a prompt token by token and whole with a difference of "
             f"{difference:.3g} {'nats' if by_kl else 'in a logit'}, the limit is {limit:g}"
         )
-    return f"{parity_summary(artifact)}; here, stepwise = whole within {difference:.2g}"
+    return f"{evidence.summary()}; here, stepwise = whole within {difference:.2g}"
 
 
 def _causality(session: BudgetSession) -> str:
     artifact = _open(session)
     moved = causality(Engine.from_artifact(artifact))
-    allowed = evidence_limit(artifact, "causality") if artifact.evidence.get("rows") else _CAUSALITY
+    limits = read_evidence(artifact).limits if artifact.evidence.get("rows") else LIMITS["fp32"]
+    allowed = limits.causality
     if not moved <= allowed:
         raise VerificationError(
             f"{session.model.name} is not causal: changing later tokens moved the loss of an earlier one by "
@@ -187,7 +188,6 @@ def _open(session: BudgetSession) -> Artifact:
     return open_artifact(session.model, threads=session.budget.threads)
 
 
-_CAUSALITY: Final = 1e-6  # for a file without evidence
 FILE_CHECKS: Final[dict[str, Callable[[BudgetSession], str]]] = {
     "parity": _parity,
     "causality": _causality,

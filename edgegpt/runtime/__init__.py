@@ -12,19 +12,31 @@ if TYPE_CHECKING:
         open_artifact as open_artifact,
         summarize_artifact as summarize_artifact,
     )
-    from edgegpt.runtime.engine import Engine as Engine
+    from edgegpt.runtime.engine import Cancellation as Cancellation, Clock as Clock, Engine as Engine
     from edgegpt.runtime.evaluation import evaluate as evaluate
+    from edgegpt.runtime.evidence import (
+        LIMITS as LIMITS,
+        CheckResult as CheckResult,
+        Evidence as Evidence,
+        Limits as Limits,
+        ParityRow as ParityRow,
+        read_evidence as read_evidence,
+        three_digits as three_digits,
+    )
     from edgegpt.runtime.generator import Session as Session, TextGenerator as TextGenerator, load as load
     from edgegpt.runtime.kv_cache import KVCache as KVCache
     from edgegpt.runtime.onnx_file import (
         File as File,
-        beside_its_data as beside_its_data,
+        file_bytes as file_bytes,
         file_sha256 as file_sha256,
         metadata_entry as metadata_entry,
         read_file as read_file,
         read_metadata as read_metadata,
     )
     from edgegpt.runtime.ort_backend import (
+        Backend as Backend,
+        BoundCall as BoundCall,
+        OrtBackend as OrtBackend,
         check_file_name as check_file_name,
         open_session as open_session,
         return_free_memory as return_free_memory,
@@ -43,16 +55,10 @@ if TYPE_CHECKING:
         sample as sample,
     )
     from edgegpt.runtime.self_check import (
-        Evidence as Evidence,
-        Number as Number,
         causality as causality,
         differing_tokens as differing_tokens,
-        evidence_limit as evidence_limit,
         kl as kl,
-        parity_failures as parity_failures,
-        parity_summary as parity_summary,
-        read_evidence as read_evidence,
-        repeat as repeat,
+        repeat_checks as repeat_checks,
         stepwise as stepwise,
     )
     from edgegpt.runtime.stream import Stream as Stream
@@ -62,18 +68,16 @@ __getattr__ = lazy_names(
     __name__,
     {
         "artifact": "Artifact ArtifactSummary file_identity open_artifact summarize_artifact",
-        "engine": "Engine",
+        "engine": "Cancellation Clock Engine",
         "evaluation": "evaluate",
         "generator": "Session TextGenerator load",
+        "evidence": "LIMITS CheckResult Evidence Limits ParityRow read_evidence three_digits",
         "kv_cache": "KVCache",
-        "onnx_file": "File beside_its_data file_sha256 metadata_entry read_file read_metadata",
-        "ort_backend": "check_file_name open_session return_free_memory",
+        "onnx_file": "File file_bytes file_sha256 metadata_entry read_file read_metadata",
+        "ort_backend": "Backend BoundCall OrtBackend check_file_name open_session return_free_memory",
         "reply": "FinishReason Reply TextChunk Timing Usage percentile",
         "sampling": "SamplingParams new_rng sample",
-        "self_check": (
-            "Evidence Number causality differing_tokens evidence_limit kl parity_failures "
-            "parity_summary read_evidence repeat stepwise"
-        ),
+        "self_check": "causality differing_tokens kl repeat_checks stepwise",
         "stream": "Stream",
         "tuning": "PREFILL_CHUNK Tuning",
     },

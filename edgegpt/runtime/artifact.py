@@ -1,7 +1,4 @@
-"""Open an exported .onnx file: its metadata, its tokenizer, and its onnxruntime sessions.
-
-Whether the graph of a file is the one that its config describes.
-"""
+"""Open and validate one exported .onnx file: metadata, tokenizer, sessions, graph."""
 
 import json
 import os
@@ -10,22 +7,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import onnxruntime as ort
 
-from edgegpt import contract  # before any other module that imports onnxruntime
+from edgegpt import contract
 from edgegpt.config import ModelConfig
-from edgegpt.errors import ArtifactError, ConfigError, SamplingError, TokenizerError, first_line
+from edgegpt.errors import (
+    ArtifactError,
+    ConfigError,
+    SamplingError,
+    TokenizerError,
+    first_line,
+    whole_number,
+)
 from edgegpt.quantization import AUTO, PRECISIONS
 from edgegpt.runtime import ort_backend, tuning
-from edgegpt.runtime.onnx_file import beside_its_data, file_sha256, metadata_entry, read_metadata
+from edgegpt.runtime.onnx_file import file_bytes, file_sha256, linked_file, metadata_entry, read_metadata
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.tuning import Tuning
 from edgegpt.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ class Artifact:
         config: the model's shape.
         tokenizer: the model's own; it may have fewer tokens than config.vocab_size.
         target: `engine` or `portable`.
-        precision: of the weights: `fp32`, `int8`, `int4` or `auto`.
-        kv_cache: of a number in the cache, `fp32` or `int8`.
+        precision: of the weights, `fp32`, `int8`, `int4` or `auto`.
+        kv_cache: type of the numbers in the cache, `fp32` or `int8`.
         recipe: how the weights were quantised; empty for fp32.
         weights_sha256: of the checkpoint's model.safetensors.
-        evidence: what the export's verification measured.
+        evidence: results of the export's verification.
         sampling: the file's sampling defaults.
-        tool: what made the file.
+        tool: name and versions of the exporter.
         bytes: size of the file and of its external data.
-        tuning: how it is run.
+        tuning: threads, spinning and prompt chunk of the sessions.
         session: the onnxruntime session.
         prefill_session: another for prompts; None where the tuning has as many threads for both.
     """
@@ -63,8 +64,8 @@ class Artifact:
     tool: str
     bytes: int
     tuning: Tuning
-    session: "ort.InferenceSession"
-    prefill_session: "ort.InferenceSession | None"
+    session: ort.InferenceSession
+    prefill_session: ort.InferenceSession | None
 
 
 def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Artifact:
@@ -72,19 +73,21 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
 
     Args:
         path: the file.
-        threads: so many that do not spin; a Tuning says more; None is what `edgegpt tune` found for
-            this file on this machine, or one thread where it was not asked.
+        threads: their number (waiting ones sleep), or a Tuning; None is the stored result of
+            `edgegpt tune` for this file on this machine, or one thread without one.
 
     Raises:
-        ArtifactError: threads is out of its range, or the file is missing, damaged, foreign, of
-            another format version, or its parts disagree.
+        ArtifactError: threads is outside its range, or the file is missing, damaged, of another tool or
+            format version, or its parts disagree.
     """
     if threads is not None and not isinstance(threads, Tuning):
-        _check_threads(threads)
+        threads = whole_number(
+            "threads", threads, ArtifactError, least=1, most=max(256, 4 * (os.cpu_count() or 1))
+        )
     path = _path(path)
     metadata = _metadata(path)
     config, tokenizer, sampling = _parts(path, metadata)
-    file, data_bytes = _check_data(path, metadata)
+    file = _check_data(path, metadata)
     chosen = _tuning(path, metadata, threads)
     session = _session(path, file, chosen.decode_threads, spinning=chosen.spinning)
     apart = chosen.prefill_threads != chosen.decode_threads
@@ -102,7 +105,7 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
         evidence=_mapping(path, metadata, contract.META_EVIDENCE),
         sampling=sampling,
         tool=metadata.get(contract.META_TOOL, ""),
-        bytes=path.stat().st_size + data_bytes,
+        bytes=file_bytes(path, metadata),
         tuning=chosen,
         session=session,
         prefill_session=(
@@ -112,7 +115,14 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
 
 
 class ArtifactSummary(NamedTuple):
-    """What can be said of a file without building a session; bytes are of its data too."""
+    """What a file holds, without a session.
+
+    Attributes:
+        config: the model's shape.
+        tokenizer: the model's own.
+        kv_cache: type of the numbers in the cache, `fp32` or `int8`.
+        bytes: size of the file and of its external data.
+    """
 
     config: ModelConfig
     tokenizer: Tokenizer
@@ -121,32 +131,36 @@ class ArtifactSummary(NamedTuple):
 
 
 def summarize_artifact(path: str | Path) -> ArtifactSummary:
-    """What a file holds, without building a session.
+    """Validate a file and return what it holds, without building a session.
 
-    Everything is checked that `open_artifact` checks but the graph; raises ArtifactError as it does.
+    The graph is not checked. Takes milliseconds where `open_artifact` loads the weights.
+
+    Raises:
+        ArtifactError: as `open_artifact`.
     """
     path = _path(path)
     metadata = _metadata(path)
     config, tokenizer, _ = _parts(path, metadata)
-    _, data_bytes = _check_data(path, metadata)
-    return ArtifactSummary(
-        config, tokenizer, metadata[contract.META_KV_CACHE], path.stat().st_size + data_bytes
-    )
+    _check_data(path, metadata)
+    return ArtifactSummary(config, tokenizer, metadata[contract.META_KV_CACHE], file_bytes(path, metadata))
 
 
 def file_identity(path: str | Path) -> str:
-    """The sha256 by which a file's tuning is found; raises ArtifactError as `open_artifact`.
+    """Return the sha256, in hexadecimal, under which the tuning of a file is stored.
 
-    The one that the exporter has sealed it with, which covers the weights beside it too; of a file
-    without a seal, its own.
+    It is the digest that the exporter wrote into the file, which covers the external data too; of a file
+    without one, the sha256 of the .onnx file.
+
+    Raises:
+        ArtifactError: as `open_artifact`.
     """
     path = _path(path)
     return _identity(path, _metadata(path))
 
 
 def _identity(path: Path, metadata: dict[str, str]) -> str:
-    if seal := metadata.get(contract.META_FILE_SHA256):
-        return seal
+    if digest := metadata.get(contract.META_FILE_SHA256):
+        return digest
     with _reading(path):
         return file_sha256(path)
 
@@ -165,14 +179,6 @@ def _path(path: str | Path) -> Path:
             "the path of the model file is empty; expected an .onnx file made by `edgegpt export`"
         )
     return Path(path)
-
-
-def _check_threads(threads: int) -> None:
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ArtifactError(f"threads must be a whole number of at least 1, got {threads!r}")
-    most = max(256, 4 * (os.cpu_count() or 1))
-    if threads > most:
-        raise ArtifactError(f"threads must be at most {most}, got {threads}")
 
 
 @contextmanager
@@ -208,7 +214,7 @@ def _metadata(path: Path) -> dict[str, str]:
             f"{path} has format version {version}, this edgegpt reads {contract.FORMAT_VERSION}; "
             "export it again with this edgegpt, or install the one that made it"
         )
-    _check_seal(path, metadata)
+    _check_digest(path, metadata)
     keys = (
         contract.META_TARGET,
         contract.META_CONFIG,
@@ -229,8 +235,8 @@ def _metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
-def _check_seal(path: Path, metadata: dict[str, str]) -> None:
-    """Compare the file with the sha256 that the exporter wrote behind everything else."""
+def _check_digest(path: Path, metadata: dict[str, str]) -> None:
+    """Compare the file with the sha256 in its last entry, which the exporter wrote."""
     expected = metadata.get(contract.META_FILE_SHA256)
     if expected is None:  # made by the builder alone, without the export's verification
         return
@@ -263,7 +269,7 @@ def _parts(path: Path, metadata: dict[str, str]) -> tuple[ModelConfig, Tokenizer
 
 
 def _mapping(path: Path, metadata: dict[str, str], key: str) -> dict[str, Any]:
-    """The JSON object under `key`, empty where the file has none."""
+    """Return the JSON object under `key`, empty if the file has none."""
     text = metadata.get(key, "{}")
     try:
         value = json.loads(text)
@@ -274,46 +280,49 @@ def _mapping(path: Path, metadata: dict[str, str], key: str) -> dict[str, Any]:
     return value
 
 
-def _check_data(path: Path, metadata: dict[str, str]) -> tuple[Path, int]:
-    """Check the weights beside the file, where there are any.
+def _check_data(path: Path, metadata: dict[str, str]) -> Path:
+    """Check the external data, if there is any.
 
     Returns:
-        the file that finds them, which is another than `path` where that is a link; their bytes.
+        the file to load: `path`, or what it links to where the data is next to that.
     """
     expected = metadata.get(contract.META_DATA_SHA256)
     if expected is None:
-        return path, 0
+        return path
     name = metadata.get(contract.META_DATA_FILE, "")
     if not name or Path(name).name != name:
         raise ArtifactError(
             f"the metadata {contract.META_DATA_FILE} in {path} must name the file of its weights, "
             f"got {name[:40]!r}; export it again"
         )
-    file = beside_its_data(path, name)
+    file = linked_file(path, name)
     data = file.with_name(name)
     if not data.is_file():
         if name != f"{file.name}.data":
-            raise ArtifactError(f"{path} was renamed; its weights must be named {name} and lie beside it")
-        raise ArtifactError(f"{data} is missing; it holds the weights of {path.name} and belongs beside it")
+            raise ArtifactError(
+                f"{path} was renamed; its weights must be in the same folder under the name {name}"
+            )
+        raise ArtifactError(
+            f"{data} is missing; it holds the weights of {path.name} and must be in the same folder"
+        )
     with _reading(data):
         found = file_sha256(data)
-        size = data.stat().st_size
     if found != expected:
         raise ArtifactError(
             f"{data} does not belong to {path.name} or is damaged: its sha256 begins "
             f"{found[:12]}, expected {expected[:12]}"
         )
-    return file, size
+    return file
 
 
-def _session(path: Path, file: Path, threads: int, *, spinning: bool) -> "ort.InferenceSession":
+def _session(path: Path, file: Path, threads: int, *, spinning: bool) -> ort.InferenceSession:
     try:
         return ort_backend.open_session(file, threads, spinning=spinning)
     except Exception as e:  # onnxruntime raises several kinds, some of them private
         raise ArtifactError(f"{path} cannot be loaded, it may be damaged: {first_line(e)}") from e
 
 
-Shape = tuple[int | None, ...]  # None where every size fits
+Shape = tuple[int | None, ...]  # None fits every size
 
 _FLOAT, _INT8, _INT64 = "tensor(float)", "tensor(int8)", "tensor(int64)"
 
@@ -340,27 +349,27 @@ def _compare(path: Path, kind: str, expected: Mapping[str, tuple[str, Shape]], f
     names = {value.name for value in found}
     for name in expected:
         if name not in names:
-            raise ArtifactError(f"the graph in {path} lacks the {kind} {name} that its config asks for")
+            raise ArtifactError(f"the graph in {path} lacks the {kind} {name} of its config")
     for value in found:
         if value.name not in expected:
             raise ArtifactError(
-                f"the graph in {path} has the {kind} {value.name}, which is not in its config"
+                f"the graph in {path} has the {kind} {value.name}, which its config does not have"
             )
         element, shape = expected[value.name]
         if value.type != element or not _fits(value.shape, shape):
             raise ArtifactError(
                 f"the graph in {path} disagrees with its config: {kind} {value.name} is {value.type} "
-                f"{_written(value.shape)}, expected {element} {_written(shape)}"
+                f"{_shape_text(value.shape)}, expected {element} {_shape_text(shape)}"
             )
 
 
 def _fits(found: list[Any], expected: Shape) -> bool:
-    """Whether the ranks are equal and no fixed size differs; a named size fits everything."""
+    """Return whether the ranks are equal and no fixed size differs; a named size fits every size."""
     if len(found) != len(expected):
         return False
     pairs = zip(found, expected, strict=True)
     return all(want is None or not isinstance(got, int) or got == want for got, want in pairs)
 
 
-def _written(shape: Any) -> str:
+def _shape_text(shape: Any) -> str:
     return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"

@@ -1,27 +1,31 @@
-"""When a request must stop, judged before each call of the model, and how long its parts took."""
+"""Deadlines: how long calls of the model are expected to take, and the clock of one request.
+
+The estimators learn from the requests of one engine; they are no measurement (`edgegpt.measure` is).
+"""
 
 import math
 import threading
 from time import perf_counter
 from typing import Final, Literal
 
+from edgegpt.runtime.engine import Clock
 from edgegpt.runtime.reply import Timing, percentile
 
 _MS: Final = 1000.0
 
-# A piece of a prompt this long says what a token costs; a shorter one says what a call costs.
-_TELLING_TOKENS: Final = 16
+# A prompt chunk this long measures the time of a token; a shorter one measures the time of a call.
+_LONG_CHUNK: Final = 16
 
 
 class StepLatency:
-    """What a step is expected to take, from what the steps before it took.
+    """Estimate of the duration of a step: smoothed mean plus four times the smoothed deviation.
 
-    The smoothed mean plus four times the smoothed deviation, with the gains of TCP's retransmission
-    timer (RFC 6298): a single slow step raises the estimate at once and fades within a dozen.
+    The gains are those of TCP's retransmission timer (RFC 6298): a single slow step raises the estimate
+    at once, and its effect is gone within a dozen.
 
     Attributes:
-        mean: smoothed; 0 while nothing is known.
-        fastest: of all steps; infinity while nothing is known.
+        mean: smoothed, in seconds; 0 before the first step.
+        fastest: the shortest step in seconds; infinity before the first.
     """
 
     def __init__(self) -> None:
@@ -29,8 +33,8 @@ class StepLatency:
         self.fastest = math.inf
         self._deviation = 0.0
 
-    def note(self, seconds: float) -> None:
-        """Learn from one step."""
+    def observe(self, seconds: float) -> None:
+        """Add the duration of one step."""
         if self.fastest == math.inf:
             self.mean, self._deviation = seconds, seconds / 8
         else:
@@ -38,26 +42,26 @@ class StepLatency:
             self.mean += (seconds - self.mean) / 8
         self.fastest = min(self.fastest, seconds)
 
-    def doubt(self) -> None:
-        """Come half-way to the fastest step: one was refused, so that none can say what it takes now."""
+    def decay(self) -> None:
+        """Move half-way to the fastest step, because a step was refused and gave no new measurement."""
         if self.fastest != math.inf:
             self._deviation /= 2
             self.mean += (self.fastest - self.mean) / 2
 
     @property
     def seconds(self) -> float:
-        """The estimate; 0 while nothing is known."""
+        """The estimate in seconds; 0 before the first step."""
         return self.mean + 4 * self._deviation
 
 
 class EngineLatency:
-    """The running step times of one engine, shared by its requests.
+    """Estimates for one engine, shared by its requests.
 
     Attributes:
-        decode: of calls that read one token, or little more.
-        prefill_call: of calls that read one token of a prompt; `decode` itself where one session does
+        decode: of decode steps.
+        prefill_call: of calls that read one token of a prompt; `decode` itself where one session runs
             both.
-        prefill_token: what each token more than one adds to a call.
+        prefill_token: of each token that a call reads after its first.
     """
 
     def __init__(self, *, prefills_apart: bool = False) -> None:
@@ -66,53 +70,63 @@ class EngineLatency:
         self.prefill_token = StepLatency()
 
     def prefill(self, n_tokens: int) -> float:
-        """Expected seconds to read n tokens of a prompt, by the means alone."""
+        """Return the expected seconds to read n tokens of a prompt, by the means alone."""
         return self.prefill_call.mean + (n_tokens - 1) * self.prefill_token.mean
 
-    def note_prefill(self, n_tokens: int, seconds: float) -> None:
-        """Learn from a call that read n tokens of a prompt."""
-        if n_tokens >= _TELLING_TOKENS:
-            self.prefill_token.note(max(0.0, seconds - self.prefill_call.mean) / (n_tokens - 1))
+    def observe_prefill(self, n_tokens: int, seconds: float) -> None:
+        """Add the duration of a call that read n tokens of a prompt."""
+        if n_tokens >= _LONG_CHUNK:
+            self.prefill_token.observe(max(0.0, seconds - self.prefill_call.mean) / (n_tokens - 1))
         else:
-            self.prefill_call.note(max(0.0, seconds - (n_tokens - 1) * self.prefill_token.mean))
+            self.prefill_call.observe(max(0.0, seconds - (n_tokens - 1) * self.prefill_token.mean))
 
-    def allows(self, seconds: float, n_tokens: int, *, decoding: bool) -> bool:
-        """Whether a call is expected to take no longer than so many seconds.
+    def fits(self, seconds: float, n_tokens: int, *, decoding: bool) -> bool:
+        """Return whether a call that reads n tokens is expected to end within `seconds`.
 
-        Reading a prompt is judged without a margin, since to refuse it is to give no answer at all. A
-        call that is refused teaches nothing, and after a slow step each one might be. So each refusal
-        takes from the estimate, unless even the fastest step would have been too slow.
+        Prefill is judged by its mean, without a margin, since refusing it leaves the request without any
+        answer. A refused call gives no measurement, so one slow step could refuse every later call: each
+        refusal lowers the estimate, unless even the fastest step would have been too slow.
         """
         call = self.decode if decoding else self.prefill_call
         expected = call.seconds if decoding else self.prefill(n_tokens)
         if expected <= seconds:
             return True
         if call.fastest <= seconds:
-            call.doubt()
+            call.decay()
             if not decoding:
-                self.prefill_token.doubt()
+                self.prefill_token.decay()
         return False
 
 
 class RequestClock:
-    """The clock of one request, read with time.perf_counter, and the engine's `Halt`.
+    """Times one request and ends it at its deadline or cancellation (`edgegpt.runtime.engine.Cancellation`).
 
     Attributes:
-        stopped: why it ended the work; None while it did not.
-        token_seconds: of each token but the first.
+        stopped: why it ended the request; None while it did not.
+        token_seconds: duration of each decode step.
     """
 
     def __init__(
         self,
-        pace: EngineLatency,
+        latency: EngineLatency,
         *,
+        clock: Clock = perf_counter,
         arrived: float | None = None,
         deadline_ms: float | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        """`cancel` is the caller's, and only asked."""
-        self._pace = pace
-        self._arrived = perf_counter() if arrived is None else arrived
+        """Start timing.
+
+        Args:
+            latency: of the engine; it learns from this request.
+            clock: gives the seconds.
+            arrived: `clock()` at the request's arrival; None is now.
+            deadline_ms: counted from arrival; None is no deadline.
+            cancel: the caller's event; it is only read.
+        """
+        self._latency = latency
+        self._clock = clock
+        self._arrived = clock() if arrived is None else arrived
         self._deadline = None if deadline_ms is None else self._arrived + deadline_ms / _MS
         self._callers_flag = cancel
         self._own_flag = False
@@ -125,49 +139,49 @@ class RequestClock:
         self.token_seconds: list[float] = []
 
     def cancel(self) -> None:
-        """Stop before the next call of the model; from any thread."""
+        """End the request before the next call of the model; from any thread."""
         self._own_flag = True
 
     def tokenised(self, seconds: float) -> None:
-        """Note how long the prompt took to become ids."""
+        """Record how long tokenising the prompt took."""
         self._tokenised = seconds
 
     def cancelled(self) -> bool:
-        """Whether somebody asked for the end."""
-        if self._first_token is None and self._work_began is not None:  # between two parts of the prompt
-            self._pace.note_prefill(self._call_tokens, perf_counter() - self._call_began)
+        """Return whether the request was cancelled."""
+        if self._first_token is None and self._work_began is not None:  # between two prompt chunks
+            self._latency.observe_prefill(self._call_tokens, self._clock() - self._call_began)
         if self._own_flag or (self._callers_flag is not None and self._callers_flag.is_set()):
             self.stopped = "cancelled"
         return self.stopped is not None
 
     def before_call(self, n_tokens: int) -> bool:
-        """Whether to stop instead of letting the model read n tokens."""
-        now = perf_counter()
+        """Return whether to end the request instead of letting the model read n tokens."""
+        now = self._clock()
         if self._work_began is None:
             self._work_began = now
         self._call_began, self._call_tokens = now, n_tokens
-        if self._own_flag:  # set while the engine was waited for
+        if self._own_flag:  # set while the request waited for the engine
             self.stopped = "cancelled"
         elif self._deadline is not None:
             decoding = self._first_token is not None
-            if not self._pace.allows(self._deadline - now, n_tokens, decoding=decoding):
+            if not self._latency.fits(self._deadline - now, n_tokens, decoding=decoding):
                 self.stopped = "deadline"
         return self.stopped is not None
 
     def after_token(self) -> None:
-        """Note that the call gave a token."""
-        now = perf_counter()
+        """Record that the call has given a token."""
+        now = self._clock()
         seconds = now - self._call_began
         if self._first_token is None:
             self._first_token = now
-            self._pace.note_prefill(self._call_tokens, seconds)
+            self._latency.observe_prefill(self._call_tokens, seconds)
         else:
-            self._pace.decode.note(seconds)
+            self._latency.decode.observe(seconds)
             self.token_seconds.append(seconds)
 
     def timing(self) -> Timing:
-        """What was measured until now."""
-        now = perf_counter()
+        """Return the times measured until now."""
+        now = self._clock()
         began = now if self._work_began is None else self._work_began
         first, tokens = self._first_token, self.token_seconds
         return Timing(

@@ -1,4 +1,4 @@
-"""How well a file answers a set of examples: exact match and loss, measured on the file itself."""
+"""Exact match and loss of a file on a set of examples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from edgegpt.runtime.generator import TextGenerator
 
 @dataclass(frozen=True)
 class Miss:
-    """An answer that is not the expected one."""
+    """An answer that differs from the expected one."""
 
     prompt: str
     expected: str
@@ -19,13 +19,13 @@ class Miss:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result on one set.
+    """The result on a set of examples.
 
     Attributes:
-        examples: how many.
+        examples: their number.
         exact_match: share of answers equal to the completion, greedy, ended by the model itself.
         loss: mean over all completion tokens, the end included, of -ln p, in nats.
-        misses: the answers that were not right.
+        misses: the answers that differ from the completion.
     """
 
     examples: int
@@ -66,7 +66,7 @@ def _completion_losses(generator: TextGenerator, pair: Pair) -> list[float]:
 
 
 def _answer(generator: TextGenerator, pair: Pair) -> str:
-    """The greedy answer; one that would go on after the expected length is marked with an ellipsis."""
+    """Return the greedy answer, with an ellipsis if it is longer than the expected one."""
     length = len(generator.tokenizer.encode(pair.completion)) + 1
     params = replace(generator.sampling, temperature=0.0, max_new_tokens=length, deadline_ms=None)
     reply = generator.generate(pair.prompt, params)

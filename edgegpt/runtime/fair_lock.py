@@ -1,4 +1,4 @@
-"""A lock that is given in the order in which it was asked for; threading.Lock promises no order."""
+"""A first-in, first-out lock; threading.Lock promises no order."""
 
 import threading
 from collections import deque
@@ -6,22 +6,22 @@ from types import TracebackType
 
 
 class FairLock:
-    """Held by one thread at a time, in a `with` block; the thread that holds it may take it again.
+    """A re-entrant lock, for `with` blocks, that waiting threads acquire in the order of their arrival.
 
-    Whoever releases it hands it to the first that waits, so that one who asks again at once stands
-    behind. Uncontended it costs about 0.6 us.
+    A release hands it to the first waiting thread, so a thread that acquires it again at once comes after
+    all that wait. Uncontended it costs about 0.6 us.
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()  # of _held and _gates; held for a moment only
+        self._guard = threading.Lock()  # of _held and _gates; never held while waiting
         self._held = False
         self._owner: int | None = None
-        self._depth = 0  # how often the owner has taken it again
-        self._gates: deque[threading.Lock] = deque()  # one for each that waits
+        self._depth = 0  # how often the owner has acquired it again
+        self._gates: deque[threading.Lock] = deque()  # one for each waiting thread
 
     @property
     def waiting(self) -> int:
-        """Number of threads that wait."""
+        """Number of waiting threads."""
         return len(self._gates)
 
     def __enter__(self) -> None:
@@ -52,7 +52,7 @@ class FairLock:
 
     def _wait(self, gate: threading.Lock) -> None:
         try:
-            gate.acquire()  # opened by whoever hands the lock on
+            gate.acquire()  # released by `_hand_on`
         except BaseException:  # Ctrl-C
             with self._guard:
                 if gate in self._gates:

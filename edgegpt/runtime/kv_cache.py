@@ -1,4 +1,4 @@
-"""The keys and values of the tokens a model has read, in buffers allocated once."""
+"""Keys and values of the tokens that a model has read, in buffers allocated once."""
 
 from typing import Any
 
@@ -9,11 +9,10 @@ from edgegpt.errors import CacheError
 
 
 class KVCache:
-    """Preallocated keys and values; only the first `length` positions mean anything.
+    """Preallocated keys and values, of which the first `length` positions are in use.
 
     Attributes:
-        arrays: two a layer, keys then values, (1, n_kv_head, capacity, head_dim) of one dtype, float32
-            or int8.
+        arrays: keys, then values, of each layer, (1, n_kv_head, capacity, head_dim), float32 or int8.
         capacity: positions allocated.
         length: positions in use.
     """
@@ -24,7 +23,7 @@ class KVCache:
         shape = (1, n_kv_head, capacity, head_dim)
         if n_layer < 1 or min(shape) < 1:
             raise CacheError(f"every size of a cache must be at least 1, got {n_layer} layers of {shape}")
-        # zeros and not empty: the system then gives pages only as they are written.
+        # zeros and not empty: the system then allocates pages only as they are written.
         self.arrays: list[NDArray[Any]] = [np.zeros(shape, dtype) for _ in range(2 * n_layer)]
         self.capacity = capacity
         self.length = 0
@@ -36,23 +35,23 @@ class KVCache:
 
     @property
     def room(self) -> int:
-        """Positions that are still free."""
+        """Number of free positions."""
         return self.capacity - self.length
 
     def append(self, n: int) -> None:
-        """Count n positions behind `length` as used; the graph has written them into `arrays`.
+        """Mark the next n positions as in use; the graph writes them into `arrays`.
 
         Raises:
             CacheError: there is no room for n.
         """
-        if not 0 <= n <= self.capacity - self.length:  # `room`, without a call a token
+        if not 0 <= n <= self.capacity - self.length:  # `room`, without a call
             raise CacheError(
                 f"cannot append {n} positions to a cache with {self.length} of {self.capacity} in use"
             )
         self.length += n
 
     def rewind(self, n: int) -> None:
-        """Forget all positions from n on.
+        """Drop all positions from n on.
 
         Raises:
             CacheError: n is not within 0 to `length`.
@@ -62,7 +61,7 @@ class KVCache:
         self.length = n
 
     def fork(self) -> "KVCache":
-        """An independent copy of the positions in use."""
+        """Return an independent copy of the positions in use."""
         _, n_kv_head, _, head_dim = self.arrays[0].shape
         dtype = self.arrays[0].dtype
         copy = KVCache(len(self.arrays) // 2, n_kv_head, self.capacity, head_dim, dtype)

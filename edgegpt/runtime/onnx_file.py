@@ -1,13 +1,12 @@
-"""Read the metadata of an ONNX file without building a session.
+"""Read the metadata, checksum and size of an .onnx file without building a session.
 
-A file of a newer format may hold operators that this onnxruntime cannot load, and should still get
-to say which format it is. So the outermost protobuf message is walked by hand, past the weights.
-
-What a measured file is, from its metadata.
+A file of a newer format may hold operators that this onnxruntime cannot load, but its format version must
+be readable. So the outermost protobuf message is walked by hand, past the weights.
 """
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,8 +16,7 @@ from typing import Any, BinaryIO, Final
 from edgegpt import contract
 from edgegpt.accounting import parameter_count
 from edgegpt.config import ModelConfig
-from edgegpt.errors import ArtifactError
-from edgegpt.quantization import Recipe, recipe, weight_bytes_per_token
+from edgegpt.quantization import read_recipe, weight_bytes_per_token
 
 # Fields of onnx.proto: ModelProto.graph and .metadata_props, StringStringEntryProto.key and .value.
 _GRAPH: Final = 7
@@ -32,7 +30,7 @@ _SMALL: Final = 4 << 20
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata_props of an ONNX file.
+    """Return the metadata_props of an ONNX file.
 
     Raises:
         ValueError: the file is not a whole ONNX model.
@@ -57,21 +55,29 @@ def read_metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
-def beside_its_data(path: Path, name: str) -> Path:
-    """The file that finds its weights, `name` beside it: `path`, or what it links to where they lie there."""
-    return path if path.with_name(name).is_file() else path.resolve()
+def linked_file(path: Path, data_name: str) -> Path:
+    """Return `path`, or the file that it links to where only that one has its weights in the same folder."""
+    return path if path.with_name(data_name).is_file() else path.resolve()
+
+
+def file_bytes(path: Path, metadata: Mapping[str, str]) -> int:
+    """Return the bytes of an .onnx file and of its external data; raises OSError."""
+    size = path.stat().st_size
+    if name := metadata.get(contract.META_DATA_FILE):
+        size += linked_file(path, name).with_name(name).stat().st_size
+    return size
 
 
 def metadata_entry(key: str, value: str) -> bytes:
-    """One entry of metadata_props as it stands in a file."""
+    """Return one entry of metadata_props in the bytes of a file."""
     entry = _bytes_field(_KEY, key.encode()) + _bytes_field(_VALUE, value.encode())
     return _bytes_field(_METADATA_PROPS, entry)
 
 
 def file_sha256(path: Path, length: int | None = None) -> str:
-    """The sha256 of a file's first `length` bytes, or of all, in hexadecimal; raises OSError."""
+    """Return the sha256 of a file's first `length` bytes, or of all, in hexadecimal; raises OSError."""
     left = path.stat().st_size if length is None else length
-    digest = _new_sha256(left)
+    digest = _sha256(left)
     with path.open("rb") as file:
         while left > 0 and (block := file.read(min(left, _BLOCK))):
             digest.update(block)
@@ -80,19 +86,17 @@ def file_sha256(path: Path, length: int | None = None) -> str:
     return result
 
 
-def _new_sha256(n_bytes: int) -> Any:
-    """What computes a sha256; of a small file without OpenSSL, which hashlib would load for good.
+def _sha256(n_bytes: int) -> Any:
+    """Return a new sha256 object to hash n bytes.
 
-    That takes 4 MB and 3 ms, and saves 5 ms for each megabyte that is read. Python's own implementation
-    is what its `random` looks for first, for the same reason; a Python may be built without it.
+    hashlib loads OpenSSL, which takes 4 MB and 3 ms and saves 5 ms a megabyte. So a small file is hashed
+    by the C module of Python itself, as `random` does it; a Python may be built without that.
     """
-    if n_bytes <= _SMALL:
-        for name in ("_sha2", "_sha256"):  # from Python 3.12 on, and before
-            with suppress(ImportError):
-                return import_module(name).sha256()
-    import hashlib
-
-    return hashlib.sha256()
+    names = ("_sha2", "_sha256") if n_bytes <= _SMALL else ()  # from Python 3.12 on, and before
+    for name in names:
+        with suppress(ImportError):
+            return import_module(name).sha256()
+    return import_module("hashlib").sha256()
 
 
 def _bytes_field(number: int, content: bytes) -> bytes:
@@ -115,7 +119,7 @@ def _entry(file: BinaryIO, end: int) -> dict[int, str]:
 
 
 def _next_field(file: BinaryIO) -> tuple[int, int, int]:
-    """Field number, wire type and bytes that follow; a varint is read and leaves 0."""
+    """Return field number, wire type and the bytes that follow; a varint is read and leaves 0."""
     tag = _varint(file)
     field, wire = tag >> 3, tag & 7
     if field == 0:
@@ -144,16 +148,16 @@ def _varint(file: BinaryIO) -> int:
 
 @dataclass(frozen=True)
 class File:
-    """A file that can be loaded.
+    """Facts of a model file.
 
     Attributes:
-        path: as it was given.
+        path: of the .onnx file.
         target: `engine` or `portable`.
-        precision: of its weights.
-        parameters: of the model.
+        precision: of the weights, `fp32`, `int8`, `int4` or `auto`.
+        parameters: number of the model's parameters.
         bytes: of the file and of its external data.
         context: block_size, in tokens.
-        weight_bytes_per_token: what one decode step reads of the weights.
+        weight_bytes_per_token: bytes of weights that a decode step reads.
     """
 
     path: str
@@ -166,37 +170,21 @@ class File:
 
 
 def read_file(path: str | Path) -> File:
-    """The facts of a file that has been loaded once, so that it is known to be whole.
+    """Return the facts of a valid file, one that `open_artifact` or `summarize_artifact` accepted.
 
     Raises:
-        ArtifactError: its recipe is not one of this model.
+        ArtifactError: its recipe does not name the matrices of its model.
     """
     path = Path(path)
     metadata = read_metadata(path)
     config = ModelConfig.parse(metadata[contract.META_CONFIG], str(path))
+    bits = read_recipe(json.loads(metadata.get(contract.META_RECIPE, "{}")), config, path)
     return File(
         path=str(path),
         target=metadata[contract.META_TARGET],
         precision=metadata[contract.META_PRECISION],
         parameters=parameter_count(config),
-        bytes=path.stat().st_size + _data_bytes(path, metadata),
+        bytes=file_bytes(path, metadata),
         context=config.block_size,
-        weight_bytes_per_token=weight_bytes_per_token(config, _bits(path, metadata, config)),
+        weight_bytes_per_token=weight_bytes_per_token(config, bits),
     )
-
-
-def _bits(path: Path, metadata: dict[str, str], config: ModelConfig) -> Recipe:
-    """Of each matrix; a file that was not quantised has an empty recipe."""
-    usual = recipe(config, "fp32")
-    bits: Recipe = json.loads(metadata.get(contract.META_RECIPE, "{}")).get("bits", usual)
-    if bits.keys() != usual.keys():
-        raise ArtifactError(f"the recipe in {path} does not name the matrices of its model; export it again")
-    return bits
-
-
-def _data_bytes(path: Path, metadata: dict[str, str]) -> int:
-    """Of the weights beside the file; 0 when they are inside."""
-    name = metadata.get(contract.META_DATA_FILE)
-    if name is None:
-        return 0
-    return beside_its_data(path, name).with_name(name).stat().st_size

@@ -1,11 +1,6 @@
-"""One onnxruntime session as a robot wants it; the only place where its options are set.
+"""The onnxruntime backend: sessions with the options of a robot, and calls bound to arrays.
 
-One call of the graph over plain buffers.
-
-A step reads token ids and positions and writes logits, keys and values, all in arrays that its
-maker gave it once. The caller changes what is in the arrays and calls the step again; whoever has a
-faster way to run one step can put it in this place. Shapes: T new tokens, R of them whose logits are
-wanted, the last ones, V vocab_size.
+Session options are set here and nowhere else. Another backend implements `Backend`.
 """
 
 import ctypes
@@ -13,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import onnxruntime as ort
@@ -25,18 +20,163 @@ from edgegpt.errors import ArtifactError
 # edgegpt/__init__.py keeps telemetry from starting; this ends what another import has started.
 ort.disable_telemetry_events()
 
-_SILENT: Final = 4  # onnxruntime's severity "fatal"; what went wrong is raised, not printed
+_SILENT: Final = 4  # onnxruntime's severity "fatal"; errors are raised, not printed
+
+BoundCall = Callable[[], None]
+"""Runs the graph once over the arrays it was bound to."""
+
+
+class Backend(Protocol):
+    """Binds calls of a model to arrays: bound once, a call only runs.
+
+    A call reads token ids and positions and writes logits, keys and values; the caller changes the arrays'
+    content and calls again. Shapes: T new tokens, R of them whose logits are wanted, the last ones,
+    V vocab_size.
+    """
+
+    @property
+    def prefills_apart(self) -> bool:
+        """Whether prompts run on a session of their own, whose latency differs from that of decode steps."""
+
+    def bind_prefill(
+        self,
+        input_ids: NDArray[np.int64],
+        position_ids: NDArray[np.int64],
+        logits: NDArray[np.float32],
+        kv_arrays: Sequence[NDArray[Any]],
+    ) -> BoundCall:
+        """Return a call that reads a chunk of a prompt.
+
+        Args:
+            input_ids: (1, T).
+            position_ids: (1, T), absolute.
+            logits: (1, R, V), written.
+            kv_arrays: keys and values of each layer, (1, n_kv_head, capacity, head_dim); the rows of
+                the new tokens are written.
+        """
+
+    def bind_decode(
+        self,
+        input_ids: NDArray[np.int64],
+        position_ids: NDArray[np.int64],
+        logits: NDArray[np.float32],
+        kv_arrays: Sequence[NDArray[Any]],
+    ) -> BoundCall:
+        """Return a call that reads one token, T = R = 1; arguments as `bind_prefill`."""
+
+
+class OrtBackend:
+    """Runs a graph that follows `edgegpt.contract`.
+
+    Attributes:
+        session: for decode steps.
+        prefill_session: for prompts; `session` unless given.
+    """
+
+    def __init__(
+        self,
+        session: ort.InferenceSession,
+        *,
+        target: str = contract.ENGINE,
+        prefill_session: ort.InferenceSession | None = None,
+    ) -> None:
+        self.session = session
+        self.prefill_session = session if prefill_session is None else prefill_session
+        self._bind = bind_shared_kv if target == contract.ENGINE else bind_copied_kv
+
+    @property
+    def prefills_apart(self) -> bool:
+        """As Backend."""
+        return self.prefill_session is not self.session
+
+    def bind_prefill(
+        self,
+        input_ids: NDArray[np.int64],
+        position_ids: NDArray[np.int64],
+        logits: NDArray[np.float32],
+        kv_arrays: Sequence[NDArray[Any]],
+    ) -> BoundCall:
+        """As Backend."""
+        return self._bind(self.prefill_session, input_ids, position_ids, logits, kv_arrays)
+
+    def bind_decode(
+        self,
+        input_ids: NDArray[np.int64],
+        position_ids: NDArray[np.int64],
+        logits: NDArray[np.float32],
+        kv_arrays: Sequence[NDArray[Any]],
+    ) -> BoundCall:
+        """As Backend."""
+        return self._bind(self.session, input_ids, position_ids, logits, kv_arrays)
+
+
+def bind_shared_kv(
+    session: ort.InferenceSession,
+    input_ids: NDArray[np.int64],
+    position_ids: NDArray[np.int64],
+    logits: NDArray[np.float32],
+    kv_arrays: Sequence[NDArray[Any]],
+) -> BoundCall:
+    """Bind a call of the engine target: past and present are one buffer, nothing is copied.
+
+    Arguments as `Backend.bind_prefill`.
+    """
+    start = _logits_start(input_ids.shape[1] - logits.shape[1])
+    binding = session.io_binding()
+    binding.bind_ortvalue_input(contract.INPUT_IDS, _alias(input_ids))
+    binding.bind_ortvalue_input(contract.POSITION_IDS, _alias(position_ids))
+    binding.bind_ortvalue_input(contract.LOGITS_START, _alias(start))
+    binding.bind_ortvalue_output(contract.LOGITS, _alias(logits))
+    past, present = _cache_names(len(kv_arrays) // 2)
+    for past_name, present_name, array in zip(past, present, kv_arrays, strict=True):
+        value = _alias(array)
+        binding.bind_ortvalue_input(past_name, value)
+        binding.bind_ortvalue_output(present_name, value)
+    run = session.run_with_iobinding
+
+    def call() -> None:
+        run(binding)
+
+    return call
+
+
+def bind_copied_kv(
+    session: ort.InferenceSession,
+    input_ids: NDArray[np.int64],
+    position_ids: NDArray[np.int64],
+    logits: NDArray[np.float32],
+    kv_arrays: Sequence[NDArray[Any]],
+) -> BoundCall:
+    """Bind a call of the portable target, which copies the used positions in and all of them out.
+
+    Arguments as `Backend.bind_prefill`.
+    """
+    past, present = _cache_names(len(kv_arrays) // 2)
+    outputs = [contract.LOGITS, *present]
+
+    def call() -> None:
+        start, end = int(position_ids[0, 0]), int(position_ids[0, -1]) + 1
+        feeds: dict[str, Any] = {contract.INPUT_IDS: input_ids, contract.POSITION_IDS: position_ids}
+        for name, array in zip(past, kv_arrays, strict=True):
+            feeds[name] = np.ascontiguousarray(array[:, :, :start])
+        results: list[Any] = session.run(outputs, feeds)
+        logits[:] = results[0][:, -logits.shape[1] :]
+        for array, new in zip(kv_arrays, results[1:], strict=True):
+            array[:, :, start:end] = new[:, :, start:end]
+
+    return call
 
 
 def open_session(model: Path | bytes, threads: int = 1, *, spinning: bool = False) -> ort.InferenceSession:
-    """A session on the CPU with all optimisations.
+    """Open a session on the CPU with all optimisations.
 
     Args:
-        model: a file or the bytes of one.
-        threads: for one call of the graph, the caller's own among them.
-        spinning: whether threads that wait keep their cores busy, to be there at once.
+        model: an .onnx file or its bytes.
+        threads: that run one call, the caller's own among them.
+        spinning: whether waiting threads keep their cores busy, which saves the time to wake them.
 
-    Raises what onnxruntime raises, which is of several kinds.
+    Raises:
+        Exception: of the several kinds that onnxruntime raises.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -56,16 +196,16 @@ def open_session(model: Path | bytes, threads: int = 1, *, spinning: bool = Fals
 
 
 def return_free_memory() -> None:
-    """Give back to the system what reading a model leaves in the heap: 1.9 MB after rover, in 0.3 ms.
+    """Return freed heap memory to the system by malloc_trim(3), which only glibc on Linux has.
 
-    Counting the tokens of a megabyte leaves 100 MB. Linux with glibc alone knows how (malloc_trim(3)).
+    Loading rover leaves 1.9 MB (0.3 ms to return), counting the tokens of a megabyte 100 MB.
     """
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
 
 
 def check_file_name(path: Path) -> None:
-    """Refuse a name that onnxruntime cannot take; raises ArtifactError."""
+    """Raise ArtifactError for a name that is not UTF-8, which onnxruntime cannot open."""
     try:
         str(path).encode()
     except UnicodeEncodeError as e:
@@ -74,76 +214,14 @@ def check_file_name(path: Path) -> None:
         ) from e
 
 
-BoundCall = Callable[[], None]
-
-
-def bind_shared_kv(
-    session: ort.InferenceSession,
-    input_ids: NDArray[np.int64],
-    position_ids: NDArray[np.int64],
-    logits: NDArray[np.float32],
-    kv_arrays: Sequence[NDArray[Any]],
-) -> BoundCall:
-    """A step of the engine target: past and present are one buffer, bound once, nothing is copied.
-
-    Args:
-        session: of an engine-target file.
-        input_ids: (1, T).
-        position_ids: (1, T), absolute.
-        logits: (1, R, V), written.
-        kv_arrays: keys and values of each layer, (1, n_kv_head, capacity, head_dim), written in place.
-    """
-    start = _logits_start(input_ids.shape[1] - logits.shape[1])
-    binding = session.io_binding()
-    binding.bind_ortvalue_input(contract.INPUT_IDS, _alias(input_ids))
-    binding.bind_ortvalue_input(contract.POSITION_IDS, _alias(position_ids))
-    binding.bind_ortvalue_input(contract.LOGITS_START, _alias(start))
-    binding.bind_ortvalue_output(contract.LOGITS, _alias(logits))
-    past, present = _cache_names(len(kv_arrays) // 2)
-    for past_name, present_name, array in zip(past, present, kv_arrays, strict=True):
-        value = _alias(array)
-        binding.bind_ortvalue_input(past_name, value)
-        binding.bind_ortvalue_output(present_name, value)
-    run = session.run_with_iobinding
-
-    def step() -> None:
-        run(binding)
-
-    return step
-
-
-def bind_copied_kv(
-    session: ort.InferenceSession,
-    input_ids: NDArray[np.int64],
-    position_ids: NDArray[np.int64],
-    logits: NDArray[np.float32],
-    kv_arrays: Sequence[NDArray[Any]],
-) -> BoundCall:
-    """The same for the portable target, which takes the used positions and returns them and the new."""
-    past, present = _cache_names(len(kv_arrays) // 2)
-    outputs = [contract.LOGITS, *present]
-
-    def step() -> None:
-        start, end = int(position_ids[0, 0]), int(position_ids[0, -1]) + 1
-        feeds: dict[str, Any] = {contract.INPUT_IDS: input_ids, contract.POSITION_IDS: position_ids}
-        for name, array in zip(past, kv_arrays, strict=True):
-            feeds[name] = np.ascontiguousarray(array[:, :, :start])
-        results: list[Any] = session.run(outputs, feeds)
-        logits[:] = results[0][:, -logits.shape[1] :]
-        for array, new in zip(kv_arrays, results[1:], strict=True):
-            array[:, :, start:end] = new[:, :, start:end]
-
-    return step
-
-
 @cache
 def _logits_start(row: int) -> NDArray[np.int64]:
-    """Kept for good, since a binding does not keep what it points to."""
+    """Return an array that is never freed, since a binding does not keep what it points to."""
     return np.array([row], np.int64)
 
 
 def _alias(array: NDArray[Any]) -> ort.OrtValue:
-    """An OrtValue over the array's own memory, not a copy."""
+    """Return an OrtValue over the array's own memory, not a copy."""
     return ort.OrtValue.ortvalue_from_numpy(array)
 
 

@@ -1,4 +1,4 @@
-"""What comes back from a request."""
+"""The reply to a request: text, usage and timing."""
 
 import math
 from collections.abc import Sequence
@@ -10,31 +10,31 @@ FinishReason = Literal["eos", "stop", "length", "context", "deadline", "cancelle
 
 @dataclass(frozen=True)
 class TextChunk:
-    """A part of the answer, whole characters and never empty; the pieces join to `Reply.text`."""
+    """A part of the answer, whole characters and never empty; the chunks join to `Reply.text`."""
 
     text: str
-    index: int  # of this piece, from 0
-    byte_offset: int  # bytes of UTF-8 before this piece
+    index: int  # of this chunk, from 0
+    byte_offset: int  # bytes of UTF-8 before this chunk
 
 
 @dataclass(frozen=True)
 class Usage:
     """Tokens of one request."""
 
-    prompt_tokens: int  # read before the answer, a session's earlier turns included
+    prompt_tokens: int  # before the answer, a session's earlier turns included
     completion_tokens: int  # generated, the end-of-text token and a stop string's included
-    cached_tokens: int  # of prompt_tokens, those that a session's cache spared the model
+    cached_tokens: int  # of prompt_tokens, those found in a session's cache
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds. A part that never happened is 0."""
+    """Times in milliseconds; 0 for a part that did not take place."""
 
-    queue_ms: float  # from the request's arrival to the start of its work, tokenising apart
+    queue_ms: float  # from arrival to the first call of the model, without tokenising
     tokenise_ms: float
-    prefill_ms: float  # reading the prompt and choosing the first token
-    ttft_ms: float  # from arrival to the first token
-    token_p50_ms: float  # one further token: decode and sampling, the consumer's time not counted
+    prefill_ms: float  # reading the prompt and sampling the first token
+    ttft_ms: float  # time to first token (TTFT), from arrival
+    token_p50_ms: float  # a decode step with sampling, without the consumer's time
     token_p99_ms: float
     token_max_ms: float
     total_ms: float  # from arrival to the end
@@ -46,7 +46,7 @@ class Reply:
 
     `finish_reason`: `eos` the model ended it; `stop` a stop string did, which is not in the text;
     `length` max_new_tokens; `context` the context is full; `deadline` another step would have
-    passed deadline_ms; `cancelled`, also by Ctrl-C, or `error`: the text is what there was until then.
+    passed deadline_ms; `cancelled`, also by Ctrl-C; `error`. After the last three the text is partial.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Reply:
 
 
 def percentile(values: Sequence[float], q: float) -> float:
-    """The smallest of the values that at least the share q does not exceed; 0 for none."""
+    """Return the smallest value that at least the share q of them does not exceed; 0 for no values."""
     if not values:
         return 0.0
     return sorted(values)[max(0, math.ceil(q * len(values)) - 1)]

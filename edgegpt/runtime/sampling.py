@@ -1,4 +1,4 @@
-"""From logits to the next token, in numpy.
+"""Sampling: from logits to the next token, in numpy.
 
 The steps and their order are those of transformers' generate: repetition penalty, temperature,
 top-k, top-p, min-p, draw. Shapes: V is the number of tokens that may be drawn. Logits are float32;
@@ -14,12 +14,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edgegpt.errors import SamplingError
+from edgegpt.errors import SamplingError, whole_number
 
 Logits = NDArray[np.float32]
 Weights = NDArray[np.float64]
 
-# How many of the likeliest tokens top-p looks at before it looks at more.
+# Number of the likeliest tokens that top-p sorts first; most nuclei are smaller.
 _NUCLEUS_FIRST: Final = 256
 _COLDEST: Final = 1e-200
 _COLDEST_FLOAT32: Final = 1e-30
@@ -31,7 +31,7 @@ _SUMMED: Final = 64
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """What a request asks of sampling. A value outside its range is refused with SamplingError.
+    """Parameters of one request. A value outside its range raises SamplingError.
 
     Attributes:
         max_new_tokens: at most this many tokens are generated, from 1 up.
@@ -41,9 +41,9 @@ class SamplingParams:
         min_p: only tokens at least this fraction as likely as the likeliest; 0 is off.
         repetition_penalty: above 1 makes tokens of the prompt and the answer less likely, each
             distinct token once; 1 is off, 0.01 to 100.
-        seed: of the request's own random generator; None draws fresh entropy.
+        seed: of the request's own random generator; None is a random seed.
         stop: strings that end the answer and are not part of it; one string or several.
-        deadline_ms: milliseconds from the request's arrival within which it ends; None is off.
+        deadline_ms: milliseconds from the request's arrival to its end at most; None is off.
     """
 
     max_new_tokens: int = 128
@@ -57,15 +57,16 @@ class SamplingParams:
     deadline_ms: float | None = None
 
     def __post_init__(self) -> None:
-        _whole("max_new_tokens", self.max_new_tokens, 1)
+        integers = {"max_new_tokens": 1, "top_k": 0} | ({} if self.seed is None else {"seed": 0})
+        for name, least in integers.items():
+            object.__setattr__(
+                self, name, whole_number(name, getattr(self, name), SamplingError, least=least)
+            )
         _number("temperature", self.temperature, "from 0 (greedy) to 1000", lambda x: 0 <= x <= 1000)
-        _whole("top_k", self.top_k, 0)
         _number("top_p", self.top_p, "between 0 and 1", lambda x: 0 <= x <= 1)
         _number("min_p", self.min_p, "between 0 and 1", lambda x: 0 <= x <= 1)
         penalty = self.repetition_penalty
         _number("repetition_penalty", penalty, "between 0.01 and 100", lambda x: 0.01 <= x <= 100)
-        if self.seed is not None:
-            _whole("seed", self.seed, 0)
         if self.deadline_ms is not None:
             _number("deadline_ms", self.deadline_ms, "above 0", lambda x: x > 0)
         object.__setattr__(self, "stop", _stop_strings(self.stop))
@@ -74,7 +75,7 @@ class SamplingParams:
 def sample(logits: Logits, params: SamplingParams, rng: Random) -> int:
     """Draw the next token id from logits (V,), which hold no NaN and at least one finite value.
 
-    The repetition penalty, which needs to know what came before, is `penalise_repetition`.
+    The repetition penalty, which depends on earlier tokens, is `penalise_repetition`.
     """
     if params.temperature == 0:
         return int(logits.argmax())
@@ -82,15 +83,15 @@ def sample(logits: Logits, params: SamplingParams, rng: Random) -> int:
         return draw(filtered_weights(logits, params), rng)
     if not params.top_k and params.top_p == 1 and not params.min_p:
         return draw(_row(logits, params.temperature), rng)
-    few = _few(logits, params)
-    if few is None:
+    candidates = _candidates(logits, params)
+    if candidates is None:
         return draw(filtered_weights(logits, params), rng)
-    ids, weights = few
+    ids, weights = candidates
     return int(ids[draw(weights, rng)])
 
 
 def filtered_weights(logits: Logits, params: SamplingParams) -> Weights:
-    """Relative probabilities (V,) after temperature, top-k, top-p and min-p; temperature is not 0."""
+    """Return relative probabilities (V,) after temperature, top-k, top-p and min-p; temperature is not 0."""
     scores = scale(logits, params.temperature)
     if params.top_k:
         scores = keep_top_k(scores, params.top_k)
@@ -102,10 +103,10 @@ def filtered_weights(logits: Logits, params: SamplingParams) -> Weights:
     return weights
 
 
-def _few(logits: Logits, params: SamplingParams) -> tuple[NDArray[np.intp], Weights] | None:
-    """The tokens that may be drawn, ascending, and their weights, without a look at each of V.
+def _candidates(logits: Logits, params: SamplingParams) -> tuple[NDArray[np.intp], Weights] | None:
+    """Return the ids that may be drawn, ascending, and their weights, without filtering all of V.
 
-    None when that is not certain: the likeliest do not reach top-p.
+    None if the likeliest tokens do not reach top-p, so that all are needed.
     """
     if params.top_k:
         ids = likeliest(logits, params.top_k)
@@ -118,15 +119,15 @@ def _few(logits: Logits, params: SamplingParams) -> tuple[NDArray[np.intp], Weig
             return None
         weights = keep_top_p(weights, params.top_p, total)
         return ids, keep_min_p(weights, params.min_p) if params.min_p else weights
-    # A little too far, for rounding; filtered_weights looks closely.
+    # A slightly lower limit, for rounding; filtered_weights applies the exact one.
     least = logits.max() + params.temperature * (math.log(params.min_p) - 1e-3) - 1e-3
     ids = np.flatnonzero(logits >= least)
     return ids, filtered_weights(logits[ids], params)
 
 
 def _row(logits: Logits, temperature: float) -> NDArray[np.float32]:
-    """Relative probabilities (V,) in float32, as the logits are: a tenth of float64's time."""
-    with np.errstate(over="ignore"):  # -inf is right for what is far below at a low temperature
+    """Return relative probabilities (V,) in float32, which takes a tenth of float64's time."""
+    with np.errstate(over="ignore"):  # -inf is right for very unlikely tokens at a low temperature
         weights: NDArray[np.float32] = np.exp(
             (logits - logits.max()) / np.float32(max(temperature, _COLDEST_FLOAT32))
         )
@@ -134,7 +135,7 @@ def _row(logits: Logits, temperature: float) -> NDArray[np.float32]:
 
 
 def likeliest(logits: Logits, k: int) -> NDArray[np.intp]:
-    """Ids, ascending, of the k largest logits (V,), of all that tie with the last, and of a few more.
+    """Return ids, ascending: the k largest logits (V,), all that tie with the last, and a few more.
 
     The k-th largest of the maxima of groups is at most the k-th largest of all, and groups of 16 make
     the selection 16 times shorter than one among V.
@@ -147,9 +148,9 @@ def likeliest(logits: Logits, k: int) -> NDArray[np.intp]:
 
 
 def new_rng(params: SamplingParams) -> Random:
-    """The random generator of one request.
+    """Return the random generator of one request.
 
-    Python's own: numpy.random brings 7 MB with it, OpenSSL among them, for one number a token.
+    Python's own: importing numpy.random takes 7 MB, OpenSSL included, for one number a token.
     """
     return Random(params.seed)
 
@@ -165,16 +166,16 @@ def penalise_repetition(logits: Logits, seen: NDArray[np.bool_], penalty: float)
 
 
 def scale(logits: Logits, temperature: float) -> Weights:
-    """Logits (V,) over temperature, shifted so that the largest is 0."""
+    """Return logits (V,) over temperature, shifted so that the largest is 0."""
     scores = logits.astype(np.float64)
     scores -= scores.max()
-    # Far below what tells any two float32 apart, and far above where the quotient overflows.
+    # _COLDEST is below float32 resolution, and large enough that the quotient does not overflow.
     scores /= max(temperature, _COLDEST)
     return scores
 
 
 def keep_top_k(scores: Weights, k: int) -> Weights:
-    """Set scores (V,) below the k-th largest to -inf; what ties with the k-th stays, k > V keeps all."""
+    """Set scores (V,) below the k-th largest to -inf; ties with the k-th stay, k > V keeps all."""
     if k >= scores.size:
         return scores
     kth = np.partition(scores, scores.size - k)[scores.size - k]
@@ -184,7 +185,7 @@ def keep_top_k(scores: Weights, k: int) -> Weights:
 def keep_top_p(weights: Weights, p: float, total: float | None = None) -> Weights:
     """Zero weights (V,) outside the nucleus, the fewest likeliest tokens that together reach p of `total`.
 
-    `total` is their sum unless given; weights that are a part of a row may know the row's.
+    `total` is their sum unless given; for a part of a row it is the row's.
 
     Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020). Of equal weights the
     lower token id goes first; one token always stays.
@@ -229,7 +230,7 @@ def draw(weights: Weights | NDArray[np.float32], rng: Random) -> int:
 
 
 def _invert(sums: NDArray[np.float64], roll: float) -> tuple[int, float]:
-    """The first index whose cumulative sum exceeds `roll` of the total, and how far into it that is."""
+    """Return the first index whose cumulative sum exceeds `roll` of the total, and the fraction into it."""
     total = float(sums[-1])
     mark = roll * total
     if mark >= total:  # a roll is below 1, but the product may round up
@@ -237,11 +238,6 @@ def _invert(sums: NDArray[np.float64], roll: float) -> tuple[int, float]:
     index = int(sums.searchsorted(mark, side="right"))
     before = float(sums[index - 1]) if index else 0.0
     return index, min((mark - before) / (float(sums[index]) - before), math.nextafter(1.0, 0.0))
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SamplingError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
 def _number(name: str, value: Any, wanted: str, accept: Any) -> None:

@@ -1,10 +1,10 @@
-"""How a file runs best on this machine, and where that is kept.
+"""The stored tuning of a file: threads, spinning and prompt chunk that run it fastest on this machine.
 
-`edgegpt tune` measures it and `edgegpt.load` looks it up. It lies in the user's cache folder, one small
-JSON per file and machine, and never in the artifact: another board wants another.
+`edgegpt tune` measures it and `edgegpt.load` looks it up. It is stored in the user's cache folder, one
+small JSON file per model file and machine, and never in the artifact, since each board has its own.
 
-Every process that loads a file loads this module, and few have a tuning: what only they need is imported
-where it is used (importlib.metadata 3 MB, logging and atomic 1 MB each).
+Every process that loads a file imports this module, and few have a tuning: what only those need is imported
+where it is used (importlib.metadata takes 3 MB, logging and edgegpt.files 1 MB each).
 """
 
 import json
@@ -14,25 +14,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from edgegpt.errors import EngineError, MeasureError, first_line
+from edgegpt.errors import EngineError, MeasureError, first_line, whole_number
 from edgegpt.system import allowed_cpus, available_cores, cgroup_quota, cpu_name
 
-# A longer prompt is read in pieces of this many tokens: work can stop between two of them, and what a
-# piece needs in memory stays small.
+# A longer prompt is read in chunks of this many tokens: a request can end between two of them, and the
+# memory of a call stays small.
 PREFILL_CHUNK: Final = 64
 
-_LARGEST: Final = 10_000  # bytes of such a file; what is larger is not ours
+_LARGEST: Final = 10_000  # bytes that are read of such a file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How a file is run; a value that cannot be is refused with EngineError.
+    """How a file is run; a value outside its range raises EngineError.
 
     Attributes:
-        decode_threads: of onnxruntime, for one token after another.
-        prefill_threads: for the pieces of a prompt; where the number is another, the file is opened
-            twice.
-        spinning: whether threads that wait keep their cores busy, to be there at once.
+        decode_threads: of onnxruntime, for decode steps.
+        prefill_threads: for prompts; where the two differ, the file is opened twice.
+        spinning: whether waiting threads keep their cores busy, which saves the time to wake them.
         prefill_chunk: tokens of a prompt that are read in one call.
     """
 
@@ -43,38 +42,36 @@ class Tuning:
 
     def __post_init__(self) -> None:
         for name in ("decode_threads", "prefill_threads", "prefill_chunk"):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise EngineError(f"{name} must be a whole number of at least 1, got {count!r}")
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), EngineError, least=1))
         if not isinstance(self.spinning, bool):
             raise EngineError(f"spinning must be true or false, got {self.spinning!r}")
 
     @classmethod
     def of_threads(cls, threads: int) -> "Tuning":
-        """So many threads that sleep while they wait, for everything."""
+        """Return the tuning with this number of threads for everything; waiting ones sleep."""
         return cls(
             decode_threads=threads, prefill_threads=threads, spinning=False, prefill_chunk=PREFILL_CHUNK
         )
 
     def __str__(self) -> str:
-        """As `1 thread to decode, 2 for prompts, prompts in pieces of 64 tokens, no spinning`."""
+        """Return it as `1 thread to decode, 2 for prompts, prompts in chunks of 64 tokens, no spinning`."""
         decode = f"{self.decode_threads} {'thread' if self.decode_threads == 1 else 'threads'}"
         if self.prefill_threads != self.decode_threads:
             decode += f" to decode, {self.prefill_threads} for prompts"
         spinning = "spinning" if self.spinning else "no spinning"
-        return f"{decode}, prompts in pieces of {self.prefill_chunk} tokens, {spinning}"
+        return f"{decode}, prompts in chunks of {self.prefill_chunk} tokens, {spinning}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """What a tuning depends on beside the file; where any of it differs, the tuning is not used.
+    """The machine of a tuning; where any of it differs, the tuning is not used.
 
     Attributes:
         cpu: the processor's name.
         cpus: numbers of the cores that the process may run on.
-        quota: cores' worth of time that its control group grants; None is unlimited.
-        onnxruntime: its version.
-        edgegpt: its version.
+        quota: CPU time that its control group grants, in cores; None is unlimited.
+        onnxruntime: version of the package.
+        edgegpt: version of the package.
     """
 
     cpu: str
@@ -85,20 +82,21 @@ class Fingerprint:
 
 
 def fingerprint() -> Fingerprint:
-    """Of this process on this machine."""
+    """Return the fingerprint of this process on this machine."""
     return Fingerprint(
         cpu=cpu_name(),
         cpus=allowed_cpus(),
         quota=cgroup_quota(),
         onnxruntime=_version("onnxruntime"),
-        edgegpt=_version("edgegpt"),
+        edgegpt=_version("edgegpt-robot"),
     )
 
 
 def find(file_sha256: str) -> Tuning | None:
-    """The tuning of a file on this machine, None where there is none.
+    """Return the tuning of a file on this machine, None without one.
 
-    It never raises: what is wrong with the folder or with what lies in it is logged as a warning, once.
+    It raises nothing: a tuning that cannot be read, or that is not for this file and machine, is logged
+    as a warning, once a process, and not used.
     """
     root = _root()
     if root is None:
@@ -111,38 +109,30 @@ def find(file_sha256: str) -> Tuning | None:
         path = folder / _name(machine)
         if not path.is_file():
             return None
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as e:
-        _warn(f"the tunings in {folder} cannot be read ({e.strerror or e}), so there is none for this file")
-        return None
-    again = f"so it is not used; run `edgegpt tune` again, or remove {path}"
-    if len(content) > _LARGEST:
-        _warn(f"a tuning of more than {_LARGEST} bytes is none of edgegpt's, {again}")
-        return None
-    try:
-        kept = json.loads(content)
-        tuning = Tuning(**kept["tuning"])
-        fits = kept["file_sha256"] == file_sha256 and kept["machine"] == _plain(machine)
-    except (ValueError, LookupError, TypeError, RecursionError, EngineError) as e:
-        _warn(f"the tuning of this file is damaged ({first_line(e)}), {again}")
-        return None
-    if not fits:
-        _warn(f"the tuning of this file was made for another file or machine, {again}")
-        return None
-    cores = available_cores(len(machine.cpus), machine.quota)
-    most = max(tuning.decode_threads, tuning.prefill_threads)
-    if most > cores:
-        _warn(f"the tuning of this file has {most} threads where {cores} can run, {again}")
+        tuning = _read(path, file_sha256, machine)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, EngineError) as e:
+        _warn(f"the tuning in {folder} is not used ({first_line(e)}); run `edgegpt tune` again, or remove it")
         return None
     return tuning
 
 
+def _read(path: Path, file_sha256: str, machine: Fingerprint) -> Tuning:
+    with path.open("rb") as file:
+        kept = json.loads(file.read(_LARGEST))
+    tuning = Tuning(**kept["tuning"])
+    if kept["file_sha256"] != file_sha256 or kept["machine"] != _plain(machine):
+        raise ValueError("it was made for another file or machine")
+    cores = available_cores(len(machine.cpus), machine.quota)
+    if (threads := max(tuning.decode_threads, tuning.prefill_threads)) > cores:
+        raise ValueError(f"it has {threads} threads where {cores} can run")
+    return tuning
+
+
 def keep(file_sha256: str, tuning: Tuning) -> Path:
-    """Keep the tuning of a file on this machine, in place of an older one.
+    """Store the tuning of a file on this machine, in place of an older one.
 
     Returns:
-        where it lies.
+        its path.
 
     Raises:
         MeasureError: there is no cache folder, or it cannot be written.
@@ -160,11 +150,11 @@ def keep(file_sha256: str, tuning: Tuning) -> Path:
 
 
 def make_folder(file_sha256: str) -> Path:
-    """The folder of a file's tunings, made where it is missing; raises as `keep`."""
+    """Return the folder of a file's tunings, created if missing; raises as `keep`."""
     root = _root()
     if root is None:
         raise MeasureError(
-            "a tuning is kept in the user's cache folder, and this user has no home; set XDG_CACHE_HOME "
+            "a tuning is stored in the user's cache folder, and this user has no home; set XDG_CACHE_HOME "
             "to a folder that can be written"
         )
     folder = root / file_sha256
@@ -178,7 +168,7 @@ def make_folder(file_sha256: str) -> Path:
 
 
 def _root() -> Path | None:
-    """The user's cache folder by the XDG base directory specification, which ignores relative paths."""
+    """Return the cache folder by the XDG base directory specification, which ignores relative paths."""
     for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):  # noqa: PTH111
         if os.path.isabs(base):  # noqa: PTH117
             return Path(base) / "edgegpt" / "tuning"
@@ -186,7 +176,7 @@ def _root() -> Path | None:
 
 
 def _plain(machine: Fingerprint) -> dict[str, Any]:
-    """As JSON gives it back."""
+    """Return the fingerprint in the types that JSON reads back."""
     return {**asdict(machine), "cpus": list(machine.cpus)}
 
 
@@ -198,7 +188,7 @@ def _name(machine: Fingerprint) -> str:
 
 def _unwritable(folder: Path, error: OSError) -> str:
     return (
-        f"the tuning cannot be kept in {folder}: {error.strerror or error}; set XDG_CACHE_HOME to a folder "
+        f"the tuning cannot be stored in {folder}: {error.strerror or error}; set XDG_CACHE_HOME to a folder "
         "that can be written"
     )
 
@@ -214,7 +204,7 @@ def _version(package: str) -> str:
 
 @cache
 def _warn(sentence: str) -> None:
-    """Once a process: a node that loads again and again should not fill its log."""
+    """Log a warning once a process, so that a node that loads repeatedly does not fill its log."""
     import logging
 
     logging.getLogger(__name__).warning(sentence)

@@ -4,16 +4,9 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TypeVar
 
-# A ticket ends with them, so they can be had from here too.
-from edgegpt.errors import (
-    EdgeGPTError,
-    NotActiveError as NotActiveError,
-    OverloadedError as OverloadedError,
-    PreemptedError as PreemptedError,
-)
+from edgegpt.errors import EdgeGPTError
 from edgegpt.runtime import FinishReason, Reply, SamplingParams, Stream, TextChunk, Timing, Usage
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +15,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What was asked for, and when: time.perf_counter() at its arrival."""
+    """A request as it was submitted.
+
+    Attributes:
+        prompt: to answer.
+        params: how to answer.
+        session: name of its conversation; "" for none.
+        priority: a higher one runs first.
+        arrived: `engine.clock()` at its arrival.
+    """
 
     prompt: str
     params: SamplingParams
@@ -32,25 +33,25 @@ class Request:
 
     @property
     def deadline(self) -> float:
-        """On the clock of `arrived`; infinity for none."""
+        """Latest end, on the clock of `arrived`; infinity without a deadline."""
         deadline_ms = self.params.deadline_ms
         return float("inf") if deadline_ms is None else self.arrived + deadline_ms / 1000
 
-    def unread_reply(self, reason: FinishReason) -> Reply:
-        """The reply to a request that the model never saw."""
-        waited = (perf_counter() - self.arrived) * 1000
+    def unread_reply(self, reason: FinishReason, now: float) -> Reply:
+        """Return the reply to a request that ended, at `now`, before any call of the model."""
+        waited = (now - self.arrived) * 1000
         return Reply("", reason, Usage(0, 0, 0), Timing(waited, 0, 0, 0, 0, 0, 0, waited), ())
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a request ended, in whatever way.
+    """How a request ended.
 
     Attributes:
-        reply: the answer, or the text until the request ended; that is `cancelled` when it was
-            preempted or the server deactivated, and `error` when it failed.
-        error: why there is no whole answer: PreemptedError, NotActiveError, or what went wrong. None
-            for an answer, and for a request that its deadline or `RequestHandle.cancel` ended.
+        reply: the answer, or its text so far; the finish reason is `cancelled` if the request was
+            preempted or the server deactivated, and `error` if it failed.
+        error: PreemptedError, NotActiveError, or the error of the model. None for an answer, and for a
+            request that its deadline or `RequestHandle.cancel` ended.
     """
 
     reply: Reply
@@ -58,10 +59,13 @@ class Outcome:
 
 
 class RequestHandle:
-    """The handle of a request that a server has accepted.
+    """A future of a request that a server has accepted.
+
+    Not a concurrent.futures.Future: that keeps its callbacks after the end, a reference cycle for each
+    request, and lets SystemExit of a callback end the engine thread.
 
     Attributes:
-        request: what was asked for.
+        request: as it was submitted.
     """
 
     def __init__(
@@ -69,14 +73,14 @@ class RequestHandle:
         request: Request,
         stream: Stream,
         flag: threading.Event,
-        on_piece: Callable[[TextChunk], object] | None,
+        on_chunk: Callable[[TextChunk], object] | None,
         withdraw: Callable[["RequestHandle"], None],
     ) -> None:
         self.request = request
-        # The server's; what they hold is let go with the outcome.
+        # The server's; `finish` releases what they hold.
         self.stream: Stream | None = stream
-        self.on_piece = on_piece
-        self.flag = flag  # the model stops when it is set
+        self.on_chunk = on_chunk
+        self.flag = flag  # read before each call of the model; set, it ends the request
         self.ending = False
         self.ended_by: EdgeGPTError | None = None
         self._withdraw = withdraw
@@ -88,17 +92,17 @@ class RequestHandle:
     def cancel(self) -> None:
         """End the request before the next call of the model, with the text so far; from any thread.
 
-        Too late for a request that has its last token; the outcome then is what it was.
+        No effect on a request that has its last token.
         """
         if not self.done():
             self._withdraw(self)
 
     def done(self) -> bool:
-        """Whether there is an outcome."""
+        """Return whether there is an outcome."""
         return self._done.is_set()
 
     def outcome(self, timeout_s: float | None = None) -> Outcome:
-        """Wait for the end; raises nothing but TimeoutError. Not for a callback of the server.
+        """Wait for the end and return the outcome. A callback of the server must not wait here.
 
         Raises:
             TimeoutError: timeout_s have passed; the request goes on.
@@ -109,11 +113,11 @@ class RequestHandle:
         return self._outcome
 
     def result(self, timeout_s: float | None = None) -> Reply:
-        """Wait for the end, and raise the outcome's error if it has one.
+        """Wait for the end and return the reply, or raise the outcome's error.
 
         Raises:
             TimeoutError: timeout_s have passed; the request goes on.
-            EdgeGPTError: as Outcome.error; `outcome()` still has the text until then.
+            EdgeGPTError: as Outcome.error; `outcome()` has the text so far.
         """
         outcome = self.outcome(timeout_s)
         if outcome.error is not None:
@@ -121,9 +125,9 @@ class RequestHandle:
         return outcome.reply
 
     def add_done_callback(self, callback: Callable[["RequestHandle"], object]) -> None:
-        """Have `callback(ticket)` called at the end, on the server's thread; at once if it has ended.
+        """Call `callback(handle)` at the end, on the server's thread; at once if the request has ended.
 
-        The server waits for it to return. What it raises is logged and goes no further.
+        The server waits for it to return. An exception that it raises is logged and dropped.
         """
         with self._lock:
             if self._outcome is None:
@@ -132,14 +136,14 @@ class RequestHandle:
         call_safely(callback, self)
 
     def end(self, error: EdgeGPTError | None) -> None:
-        """For the server: stop the work; the first reason to is the one that counts."""
+        """End the request, for the server; only the first call sets the error."""
         if not self.ending:
             self.ending, self.ended_by = True, error
             self.flag.set()
 
     def finish(self, outcome: Outcome) -> None:
-        """For the server: publish the outcome and call back."""
-        self.stream, self.on_piece = None, None
+        """Publish the outcome and run the callbacks, for the server."""
+        self.stream, self.on_chunk = None, None
         with self._lock:
             self._outcome = outcome
             callbacks, self._callbacks = self._callbacks, []
@@ -149,7 +153,7 @@ class RequestHandle:
 
 
 def call_safely(callback: Callable[[_T], object], value: _T) -> bool:
-    """Call it; whether it returned. What it raises, SystemExit too, is logged and goes no further."""
+    """Call it and return whether it returned; an exception, SystemExit included, is logged and dropped."""
     try:
         callback(value)
     except BaseException:

@@ -1,12 +1,11 @@
-"""Named sessions that fit into a number of bytes and are forgotten when nobody comes back to them."""
+"""Named sessions within a limit of bytes, with LRU and idle-timeout eviction."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter
 
-from edgegpt.errors import ConfigError, OverloadedError, SessionError
+from edgegpt.errors import ConfigError, OverloadedError, SessionError, whole_number
 from edgegpt.runtime import Session, TextGenerator
 
 
@@ -18,40 +17,38 @@ class _Entry:
 
 
 class SessionStore:
-    """Sessions of one generator by name; any thread may ask.
+    """Sessions of one generator by name; usable from any thread.
 
-    A new session whose cache would bring all of them above max_bytes takes the place of the least
-    recently used, never of one in use. One that nobody used for ttl_s seconds is gone when anything is
-    next asked of the store.
+    A new session whose cache would bring all of them above max_bytes replaces the least recently used,
+    never one in use. One that was idle for ttl_s seconds is removed at the next call of any method.
     """
 
     def __init__(self, generator: TextGenerator, *, max_bytes: int, ttl_s: float) -> None:
-        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 0:
-            raise ConfigError(f"session_bytes must be a whole number of at least 0, got {max_bytes!r}")
         if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not ttl_s > 0:
             raise ConfigError(f"session_ttl_s must be a number above 0, got {ttl_s!r}")
         self._generator = generator
-        self._max_bytes = max_bytes
+        self._clock = generator.engine.clock
+        self._max_bytes = whole_number("session_bytes", max_bytes, ConfigError)
         self._ttl_s = ttl_s
-        self._entries: dict[str, _Entry] = {}  # the least recently used first
+        self._entries: dict[str, _Entry] = {}  # in LRU order
         self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
-        """Of the sessions, the least recently used first."""
+        """Session names in LRU order."""
         with self._lock:
             self._drop_expired()
             return list(self._entries)
 
     @property
     def bytes(self) -> int:
-        """What the caches of all sessions take."""
+        """Size of the caches of all sessions."""
         with self._lock:
             self._drop_expired()
             return self._bytes()
 
     def check(self, name: str) -> None:
-        """Refuse a name that can have no session however few others there are.
+        """Check that a session of this name is possible, even as the only one.
 
         Raises:
             SessionError: one cache is larger than max_bytes.
@@ -64,7 +61,7 @@ class SessionStore:
             )
 
     def find(self, name: str) -> Session | None:
-        """The session of that name, if there is one; this is no use of it."""
+        """Return the session of that name, or None; does not count as a use."""
         with self._lock:
             self._drop_expired()
             entry = self._entries.get(name)
@@ -72,13 +69,13 @@ class SessionStore:
 
     @contextmanager
     def use(self, name: str) -> Iterator[Session | None]:
-        """The session of that name, a new one if there is none; None for the empty name.
+        """Give the session of that name, or a new one; None for the empty name.
 
-        A new one stays only if a turn of it did.
+        A new one is kept only if it has a turn at the end of the block.
 
         Raises:
-            SessionError: its cache can have no room at any time, as `check`.
-            OverloadedError: there is no room for its cache while others are in use.
+            SessionError: its cache is larger than max_bytes, as `check`.
+            OverloadedError: its cache does not fit while other sessions are in use.
         """
         if not name:
             yield None
@@ -93,12 +90,12 @@ class SessionStore:
         finally:
             with self._lock:
                 entry.users -= 1
-                entry.last_used = perf_counter()
+                entry.last_used = self._clock()
                 if not entry.users and not entry.session.n_turns and self._entries.get(name) is entry:
                     del self._entries[name]
 
     def clear(self) -> None:
-        """Forget all sessions."""
+        """Remove all sessions."""
         with self._lock:
             self._entries.clear()
 
@@ -108,14 +105,14 @@ class SessionStore:
         while self._bytes() + self._generator.engine.cache_bytes > self._max_bytes:
             if not idle:
                 raise OverloadedError(
-                    f"session {name[:40]!r} finds no room: the {len(self._entries)} sessions in use take "
+                    f"session {name[:40]!r} does not fit: the {len(self._entries)} sessions in use take "
                     f"{self._bytes()} of {self._max_bytes} bytes; try again later"
                 )
             del self._entries[idle.pop(0)]
-        return _Entry(self._generator.new_session(), 0, perf_counter())
+        return _Entry(self._generator.new_session(), 0, self._clock())
 
     def _drop_expired(self) -> None:
-        oldest = perf_counter() - self._ttl_s
+        oldest = self._clock() - self._ttl_s
         expired = [n for n, entry in self._entries.items() if not entry.users and entry.last_used <= oldest]
         for name in expired:
             del self._entries[name]

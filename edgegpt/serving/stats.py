@@ -1,4 +1,4 @@
-"""What a server has done lately, in numbers for a diagnostics page."""
+"""Statistics of a server: counts of outcomes and recent latencies."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -26,29 +26,29 @@ State = Literal["active", "inactive", "closed"]
 
 OUTCOMES: Final = (
     *("eos", "stop", "length", "context", "deadline", "cancelled"),  # as reply.finish_reason
-    "preempted",  # ended for another one, at work or waiting
+    "preempted",  # replaced by another request, running or waiting
     "deactivated",  # ended because the server was deactivated
     "rejected",  # never accepted: overload, or the server is not active
-    "invalid",  # the prompt or the session can have no answer
+    "invalid",  # the prompt or the session is not valid
     "failed",  # the model failed
 )
 
 
 @dataclass(frozen=True)
 class ServerStatistics:
-    """A moment of a server. Milliseconds are 0 where nothing was measured yet.
+    """Snapshot of a server's statistics. Milliseconds are 0 before the first measurement.
 
     Attributes:
         state: `active`, `inactive` or `closed`.
-        busy: whether a request is at work.
-        waiting: number of requests that wait for their turn.
+        busy: whether a request is running.
+        waiting: number of waiting requests.
         sessions: number of named sessions.
-        session_bytes: what their caches take.
-        outcomes: number of requests since the beginning by how they ended; every name of OUTCOMES.
+        session_bytes: size of their caches.
+        outcomes: number of requests since the start by how they ended; every name of OUTCOMES.
         deadline_misses: number of requests whose deadline cut them short or passed before their end.
-        ttft_p50_ms: from arrival to first token, over the last LAST_REQUESTS that had one.
+        ttft_p50_ms: time to first token, from arrival, over the last LAST_REQUESTS that had one.
         ttft_p99_ms: likewise.
-        token_p50_ms: one further token, over the last LAST_TOKENS.
+        token_p50_ms: time per output token, over the last LAST_TOKENS.
         token_p99_ms: likewise.
     """
 
@@ -66,7 +66,7 @@ class ServerStatistics:
 
 
 class Tally:
-    """Counts requests; its size does not grow with them."""
+    """Counts requests in constant memory."""
 
     def __init__(self) -> None:
         self._outcomes = dict.fromkeys(OUTCOMES, 0)
@@ -91,7 +91,7 @@ class Tally:
     def snapshot(
         self, *, state: State, busy: bool, waiting: int, sessions: int, session_bytes: int
     ) -> ServerStatistics:
-        """The counts beside what the server says of itself."""
+        """Return the statistics; the arguments are the server's own fields of it."""
         return ServerStatistics(
             state=state,
             busy=busy,

@@ -6,12 +6,12 @@ from edgegpt import lazy_names
 
 if TYPE_CHECKING:
     from edgegpt.training.config import RunConfig as RunConfig
-    from edgegpt.training.loop import STATE as STATE, Progress as Progress, train as train
+    from edgegpt.training.loop import STATE as STATE, TrainingProgress as TrainingProgress, train as train
 
 __getattr__ = lazy_names(
     __name__,
     {
         "config": "RunConfig",
-        "loop": "Progress STATE train",
+        "loop": "STATE TrainingProgress train",
     },
 )

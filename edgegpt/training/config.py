@@ -1,4 +1,4 @@
-"""A training run as a file: `edgegpt train RUN.yaml`."""
+"""The run file of `edgegpt train RUN.yaml`: a checked, frozen training configuration."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from edgegpt.config import ModelConfig, load_yaml, validate
+from edgegpt.errors import ConfigError
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -17,8 +18,12 @@ _GENERATOR: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?",
 
 
 def _model(value: object) -> ModelConfig | str:
+    """Parse a nested model config; its problems are reported together with those of the run file."""
     if isinstance(value, dict):
-        return validate(value, "model", ModelConfig)
+        try:
+            return validate(value, "model", ModelConfig)
+        except ConfigError as e:
+            raise ValueError(str(e).removeprefix("model: ")) from e
     if isinstance(value, ModelConfig) or (isinstance(value, str) and Path(value).suffix in _YAML):
         return value
     raise PydanticCustomError("model", "must be `key: value` lines or the path of a .yaml with them")
@@ -39,9 +44,9 @@ class Source(_Strict):
         description="Import path of a function that generates examples: MODULE:FUNCTION, or MODULE alone "
         "for its function `generate`; it is called with split, examples and seed.",
     )
-    split: str = Field("train", description="Of the generator: which of its sets of examples.")
-    examples: Count = Field(10_000, description="Of the generator: how many.")
-    seed: Seed = Field(0, description="Of the generator.")
+    split: str = Field("train", description="Which of the generator's sets of examples.")
+    examples: Count = Field(10_000, description="Number of examples to generate.")
+    seed: Seed = Field(0, description="Seed of the generator.")
 
     @model_validator(mode="after")
     def _one_source(self) -> "Source":
@@ -55,7 +60,7 @@ class Source(_Strict):
 
 
 class RunConfig(_Strict):
-    """Everything that decides what a run trains; the same file gives the same model."""
+    """Everything that determines a trained model; the same file gives the same model."""
 
     model_config = ConfigDict(title="edgegpt training run")
 
@@ -66,39 +71,49 @@ class RunConfig(_Strict):
         "is trained to vocab_size.",
     )
     start_from: str | None = Field(
-        None, description="Checkpoint folder to go on from, with its tokenizer; relative to the run file."
+        None, description="Checkpoint folder to continue from, with its tokenizer; relative to the run file."
     )
     tokenizer_split: Literal["gpt2", "words"] | None = Field(
         None,
-        description="Of a new tokenizer: gpt2 (default) joins a space to the next word; words does not.",
+        description="How a new tokenizer splits text: gpt2 (default) joins a space to the next word; "
+        "words does not.",
     )
     train: list[Source] = Field(min_length=1, description="Training examples, mixed.")
     validation: dict[str, Source] = Field(description="Named validation sets.")
     generator_path: str = Field(
         ".",
-        description="Folder in which the modules of generators are looked for, before installed packages; "
-        "relative to the run file.",
+        description="Folder to import generators from, before installed packages; relative to the run file.",
     )
-    seed: Seed = Field(0, description="Of weights, batches and dropout.")
+    seed: Seed = Field(0, description="Seed of weights, batches and dropout.")
     steps: Count = Field(description="Optimiser steps.")
-    batch_tokens: Count = Field(description="Tokens in a batch, padding included.")
+    batch_tokens: Count = Field(description="Maximum number of tokens in a batch, padding included.")
     learning_rate: Positive = Field(description="Peak learning rate of AdamW.")
-    warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up; a cosine down to 0 follows.")
-    weight_decay: float = Field(0.1, ge=0.0, description="Of matrices; biases and norms have none.")
-    beta2: float = Field(0.99, gt=0.0, lt=1.0, description="AdamW's second beta.")
-    gradient_clip: Positive = Field(1.0, description="Largest norm of the gradient.")
-    gradient_checkpointing: bool = Field(False, description="Less memory, more time.")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="Arithmetic of matrix products.")
-    stored_weights: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="Of model.safetensors.")
+    warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up, before a cosine decay to 0.")
+    weight_decay: float = Field(
+        0.1, ge=0.0, description="Weight decay of matrices; biases and norms have none."
+    )
+    beta2: float = Field(0.99, gt=0.0, lt=1.0, description="Second beta of AdamW.")
+    gradient_clip: Positive = Field(1.0, description="Maximum norm of the gradient.")
+    gradient_checkpointing: bool = Field(
+        False, description="Recompute activations in the backward pass: less memory, more time."
+    )
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="Precision of matrix products.")
+    stored_weights: Literal["fp32", "fp16", "bf16"] = Field(
+        "fp32", description="Precision of model.safetensors."
+    )
     validate_every: Count = Field(500, description="Steps between validations; each saves the state.")
-    threads: int = Field(0, ge=0, le=256, description="CPU threads; 0 leaves the choice to torch.")
+    threads: int = Field(0, ge=0, le=256, description="CPU threads; 0 uses torch's default.")
 
     @model_validator(mode="after")
-    def _one_beginning(self) -> "RunConfig":
+    def _one_start(self) -> "RunConfig":
         if (self.model is None) == (self.start_from is None):
-            raise ValueError("give either model, to begin anew, or start_from, to go on from a checkpoint")
+            raise ValueError(
+                "give either model, to train from scratch, or start_from, to continue from a checkpoint"
+            )
         if self.start_from is not None and self.tokenizer_split is not None:
-            raise ValueError(f"start_from brings its tokenizer, got tokenizer_split {self.tokenizer_split!r}")
+            raise ValueError(
+                f"start_from has a tokenizer already, got tokenizer_split {self.tokenizer_split!r}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -109,14 +124,14 @@ class RunConfig(_Strict):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "RunConfig":
-        """Read a run file; raises ConfigError naming file, key and value."""
+        """Read a run file; raise ConfigError naming file, key and value."""
         return load_yaml(path, cls)
 
     def with_model(self, folder: Path) -> "RunConfig":
-        """The same run with the model's config in place of its path, which is relative to `folder`.
+        """Return the run with the model's config instead of its path, which is relative to `folder`.
 
         Raises:
-            ConfigError: there is no such file, or it is no model config; it names file, key and value.
+            ConfigError: the file does not exist or is no model config; names file, key and value.
         """
         if not isinstance(self.model, str):
             return self

@@ -1,4 +1,4 @@
-"""Examples as token ids, and the batches that training takes from them."""
+"""Encode examples as token ids, and cut them into batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from edgegpt.tokenizer import Tokenizer
 from edgegpt.training.config import Source
 from edgegpt.training.generators import generate_pairs
 
-IGNORE: Final = -100  # a target that does not count, as in torch's cross_entropy
-_POOL: Final = 8192  # examples that are sorted by length together
-# Widths of batches are multiples of this: a CPU library prepares kernels for each shape it meets,
-# and few shapes cost less time and memory than a little more padding.
+IGNORE: Final = -100  # target that the loss skips, torch's default
+_POOL: Final = 8192  # number of examples sorted by length together
+# Widths of batches are multiples of this: CPU libraries prepare kernels for each new shape, and few
+# shapes cost less time and memory than a little more padding.
 _WIDTH: Final = 8
 
 Ints = NDArray[np.int64]
@@ -28,7 +28,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples end to end: `ids[offsets[i]:offsets[i + 1]]` is one, its first `prompts[i]` ids the prompt."""
+    """Encoded examples in one array.
+
+    Attributes:
+        ids: all examples, one after another; `ids[offsets[i]:offsets[i + 1]]` is example i.
+        offsets: (n + 1,) starts of the examples, and the end of the last.
+        prompts: (n,) number of ids of each example's prompt.
+    """
 
     ids: NDArray[np.uint16] | NDArray[np.int32]
     offsets: Ints
@@ -39,7 +45,7 @@ class Dataset:
 
     @cached_property
     def lengths(self) -> Ints:
-        """Tokens of each example."""
+        """Number of tokens of each example (n,)."""
         lengths: Ints = np.diff(self.offsets)
         return lengths
 
@@ -51,9 +57,9 @@ def read_examples(source: Source, folder: Path, generator_path: str = ".") -> Se
     """Read or generate the examples of one source; paths are relative to `folder`.
 
     Raises:
-        DataError: the file is missing, empty, or a line is not {"prompt": str, "completion": str}; the
-            generator fails, or yields too few examples or something else than pairs.
-        ConfigError: there is no such generator.
+        DataError: the file is missing or empty, or a line is not {"prompt": str, "completion": str}; the
+            generator fails, or yields too few examples or something other than pairs.
+        ConfigError: the generator does not exist.
     """
     if source.generator is not None:
         return generate_pairs(
@@ -69,7 +75,7 @@ def read_examples(source: Source, folder: Path, generator_path: str = ".") -> Se
 
 
 def encode(examples: Sequence[Example], tokenizer: Tokenizer, block_size: int) -> Dataset:
-    """Encode pairs as prompt, completion, end of text; text is cut into windows of block_size.
+    """Encode pairs as prompt, completion, end of text; cut plain text into windows of block_size.
 
     Raises:
         TrainingError: a pair is longer than block_size.
@@ -97,16 +103,16 @@ def encode(examples: Sequence[Example], tokenizer: Tokenizer, block_size: int) -
 
 
 def _windows(ids: list[int], block_size: int) -> Iterator[list[int]]:
-    """Pieces of block_size inputs; a piece's last id is only ever a target, so the next starts with it."""
+    """Cut ids into windows of block_size inputs; the last id of each is a target only and starts the next."""
     for start in range(0, len(ids) - 1, block_size):
         yield ids[start : start + block_size + 1]
 
 
 def batches(lengths: Ints, batch_tokens: int, seed: int) -> Iterator[Ints]:
-    """Endless batches of example numbers, epoch after epoch, each epoch in a new order.
+    """Yield batches of example numbers without end, epoch after epoch, each epoch in a new order.
 
-    Examples of like length share a batch, so that little of it is padding; a batch holds as many as
-    fit into batch_tokens, at least one.
+    A batch holds examples of similar length, so that it needs little padding; as many as fit into
+    batch_tokens, at least one.
     """
     for epoch in range(2**31):
         rng = np.random.default_rng((seed, epoch))
@@ -120,7 +126,7 @@ def batches(lengths: Ints, batch_tokens: int, seed: int) -> Iterator[Ints]:
 
 
 def _cut(by_length: Ints, lengths: Ints, batch_tokens: int) -> Iterator[Ints]:
-    """Cut a row of examples, shortest first, into batches of at most batch_tokens padded tokens."""
+    """Cut examples sorted by length into batches of at most batch_tokens padded tokens."""
     start = 0
     for end in range(1, len(by_length) + 1):
         if end == len(by_length) or (end + 1 - start) * _width(lengths[by_length[end]]) > batch_tokens:
@@ -129,12 +135,12 @@ def _cut(by_length: Ints, lengths: Ints, batch_tokens: int) -> Iterator[Ints]:
 
 
 def _width(length: int) -> int:
-    """Inputs of an example of `length` tokens, whose last is only a target, rounded up."""
+    """Return the number of inputs of an example of `length` tokens, one less, rounded up to _WIDTH."""
     return -(-(length - 1) // _WIDTH) * _WIDTH
 
 
 def collate(dataset: Dataset, examples: Ints) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (B, T), int64; padding and prompts are IGNORE in the targets."""
+    """Return inputs and targets (B, T), int64; targets are IGNORE in the prompt and in padding."""
     longest = int(dataset.lengths.max()) - 1
     width = min(_width(int(dataset.lengths[examples].max())), longest)
     inputs = np.zeros((len(examples), width), dtype=np.int64)

@@ -6,7 +6,7 @@ A generator is a function of yours:
         ...
 
 It yields `count` pairs of prompt and completion, the same ones for the same arguments. `split` names
-one of its sets of examples, such as train; for a name that it does not know it raises ValueError.
+one of its sets of examples, such as train; it raises ValueError for an unknown name.
 `examples/robot_commands` is such a generator.
 """
 
@@ -27,12 +27,12 @@ Generator = Callable[[str, int, int], Iterable[object]]
 def generate_pairs(name: str, split: str, count: int, seed: int, folder: Path) -> list[Pair]:
     """Return `count` pairs of the generator `name`, which is `module:function` or `module`.
 
-    The module is looked for in `folder`, then among the installed packages; without a function in
-    `name` the one called `generate` is taken.
+    The module is imported from `folder` or from the installed packages. The function is `generate`
+    where `name` holds none.
 
     Raises:
         ConfigError: the module cannot be imported or has no such function.
-        DataError: the function raises, yields fewer than `count` examples, or something else than
+        DataError: the function raises, or yields fewer than `count` examples or something other than
             pairs of texts.
     """
     with _import_path(folder):
@@ -48,7 +48,7 @@ def generate_pairs(name: str, split: str, count: int, seed: int, folder: Path) -
 
 @contextmanager
 def _import_path(folder: Path) -> Iterator[None]:
-    """Have imports look into `folder` first, as for a script in it."""
+    """Put `folder` first on the import path, as for a script in it."""
     entry = str(folder.resolve())
     sys.path.insert(0, entry)
     try:
@@ -62,12 +62,10 @@ def _imported(name: str, folder: Path) -> Generator:
     try:
         module = importlib.import_module(module_name)
     except Exception as e:  # a user's module raises what it likes
-        hint = (
-            f"; modules are looked for in generator_path {str(folder.resolve())!r} and among installed ones"
-        )
-        raise ConfigError(
-            f"generator {name!r} cannot be imported ({_cause(e)}){hint if isinstance(e, ImportError) else ''}"
-        ) from e
+        hint = ""
+        if isinstance(e, ImportError):
+            hint = f"; it must be in generator_path {str(folder.resolve())!r} or installed"
+        raise ConfigError(f"generator {name!r} cannot be imported ({_cause(e)}){hint}") from e
     function = getattr(module, function_name or "generate", None)
     if not callable(function):
         where = getattr(module, "__file__", None) or module_name
@@ -91,5 +89,5 @@ def _pair(row: object, where: str) -> Pair:
 
 
 def _cause(error: Exception) -> str:
-    """The error in one line."""
+    """Return class and first line of an error."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,7 +1,4 @@
-"""The training loop: AdamW, warm-up and cosine, clipping, validation, and a state to resume from.
-
-Let Ctrl-C wait for a good moment.
-"""
+"""The training loop: AdamW, warm-up and cosine decay, clipping, validation, and a state to resume from."""
 
 import logging
 import math
@@ -41,15 +38,15 @@ _VALIDATION_TOKENS: Final = 16_384  # a batch without gradients may be larger
 
 @dataclass(frozen=True)
 class Validation:
-    """One validation set: mean loss a completion token in nats, and the share of whole answers right."""
+    """Result of one validation set: loss in nats per completion token, and share of exact answers."""
 
     loss: float
     exact_match: float
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a run has to tell after a step; validations are empty between validations."""
+class TrainingProgress:
+    """The state of a run after one step; `validations` is empty unless one was due."""
 
     step: int
     steps: int
@@ -64,25 +61,25 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[TrainingProgress], None] = lambda _: None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Train one model and return the checkpoint folder; paths in `run` are relative to `folder`.
+    """Train one model and return its checkpoint folder; paths in `run` are relative to `folder`.
 
-    Ctrl-C ends the step under way, saves the state and raises KeyboardInterrupt, so that `resume`
-    loses nothing.
+    After Ctrl-C the current step is completed, the state saved and KeyboardInterrupt raised; `resume`
+    continues from there.
 
     Raises:
         DataError: examples cannot be read or generated.
-        TrainingError: a model is there already; an unfinished run is there and resume is False, or
-            resume is True and none is there or it is of another run; an example is too long; the loss
-            is no number; the state cannot be saved.
+        TrainingError: the folder holds a model already, or an unfinished run and `resume` is False;
+            `resume` is True and it holds none, or one of another run file; an example is too long; the
+            loss is NaN or infinite; the folder or the state cannot be written.
         CheckpointError, ConfigError, TokenizerError: start_from is not a valid checkpoint, model is not the
-            path of a valid config, there is no such generator, or the new checkpoint cannot be written.
+            path of a valid config, the generator does not exist, or the checkpoint cannot be written.
     """
     out = folder / run.out
     state_path = out / STATE
-    run = run.with_model(folder)  # the state remembers the shape itself
+    run = run.with_model(folder)  # the state records the shape itself
     _check_state(state_path, resume)
     if run.threads:
         torch.set_num_threads(run.threads)
@@ -98,7 +95,7 @@ def train(
         name: read_examples(source, folder, path) for name, source in run.validation.items()
     }
     on_stage("preparing tokenizer and weights")
-    gpt, tokenizer = _beginning(run, folder, train_examples)
+    gpt, tokenizer = _model_and_tokenizer(run, folder, train_examples)
     on_stage("encoding examples")
     block_size = gpt.config.block_size
     dataset = encode(train_examples, tokenizer, block_size)
@@ -128,13 +125,13 @@ def train(
     return out
 
 
-def _beginning(run: RunConfig, folder: Path, examples: Sequence[Example]) -> tuple[GPT, Tokenizer]:
-    """The model and the tokenizer that a run begins with."""
+def _model_and_tokenizer(run: RunConfig, folder: Path, examples: Sequence[Example]) -> tuple[GPT, Tokenizer]:
+    """Return the model and the tokenizer at the start of a run."""
     if run.start_from is not None:
         checkpoint = load_checkpoint(folder / run.start_from)
         checkpoint.model.gradient_checkpointing = run.gradient_checkpointing
         return checkpoint.model, checkpoint.tokenizer
-    assert isinstance(run.model, ModelConfig)  # RunConfig holds one of the two, with_model reads a path
+    assert isinstance(run.model, ModelConfig)  # RunConfig has one of the two, with_model reads a path
     tokenizer = Tokenizer.train(
         _texts(examples),
         run.model.vocab_size,
@@ -153,7 +150,7 @@ def _texts(examples: Sequence[Example]) -> Iterator[str]:
 
 
 def learning_rate(run: RunConfig, step: int) -> float:
-    """Linear warm-up to the peak, then half a cosine down to 0 (Loshchilov and Hutter 2017)."""
+    """Return the rate of a step: linear warm-up, then cosine decay to 0 (Loshchilov and Hutter 2017)."""
     if step < run.warmup_steps:
         return run.learning_rate * (step + 1) / run.warmup_steps
     done = (step - run.warmup_steps) / (run.steps - run.warmup_steps)
@@ -172,7 +169,7 @@ def _optimizer(model: GPT, run: RunConfig) -> torch.optim.AdamW:
 
 def _steps(
     run: RunConfig, fabric: Fabric, state: dict[str, Any], dataset: Dataset, validations: dict[str, Dataset]
-) -> Iterator[Progress]:
+) -> Iterator[TrainingProgress]:
     model, optimizer = state["model"], state["optimizer"]
     model.train()
     started, tokens = time.perf_counter(), 0
@@ -187,7 +184,7 @@ def _steps(
         loss = _loss(model(inputs), targets)
         if not math.isfinite(value := loss.item()):
             raise TrainingError(
-                f"the loss is {value} at step {step}; lower learning_rate {run.learning_rate}"
+                f"the loss is {value} at step {step}; lower learning_rate, got {run.learning_rate}"
             )
         fabric.backward(loss)
         fabric.clip_gradients(model, optimizer, max_norm=run.gradient_clip)
@@ -196,7 +193,7 @@ def _steps(
         state["step"] = step + 1
         tokens += inputs.numel()
         due = _validation_is_due(run, step + 1)
-        yield Progress(
+        yield TrainingProgress(
             step=step + 1,
             steps=run.steps,
             loss=value,
@@ -209,7 +206,7 @@ def _steps(
 
 
 def _validation_is_due(run: RunConfig, step: int) -> bool:
-    """Whether this step is one to validate after, and to save the state unless it is the last."""
+    """Return whether the run validates after this step; it also saves the state, unless it is the last."""
     return step % run.validate_every == 0 or step == run.steps
 
 
@@ -219,10 +216,10 @@ def _loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 @torch.no_grad()
 def validate(fabric: Fabric, model: Any, dataset: Dataset) -> Validation:
-    """Loss and exact match of one set.
+    """Compute loss and exact match of one validation set.
 
-    An answer counts as right when every token is the most likely one after the true tokens before
-    it, which is the same as greedy decoding writing exactly this answer.
+    An answer is exact when each of its tokens is the most likely one after the true tokens before it,
+    which is the same as greedy decoding giving exactly this answer.
     """
     model.eval()
     loss, count, right = 0.0, 0, 0
@@ -244,7 +241,7 @@ def _in_order(dataset: Dataset) -> Iterator[Ints]:
 
 
 def _check_writable(out: Path) -> None:
-    """Better said now than after hours of training."""
+    """Raise TrainingError before hours of training rather than after them."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -256,11 +253,9 @@ def _check_writable(out: Path) -> None:
 def _check_state(path: Path, resume: bool) -> None:
     weights = path.with_name(WEIGHTS)
     if weights.exists() and not path.exists():
-        raise TrainingError(
-            f"{weights} is there already; a run never replaces a model, move it or change out"
-        )
+        raise TrainingError(f"{weights} exists already; a run never replaces a model, move it or change out")
     if resume and not path.is_file():
-        raise TrainingError(f"there is no unfinished run to resume: {path} does not exist")
+        raise TrainingError(f"no unfinished run to resume: {path} does not exist")
     if not resume and path.is_file():
         raise TrainingError(f"{path} is an unfinished run; continue it with --resume or delete the file")
 
@@ -271,12 +266,12 @@ def _resume(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
         different = [key for key, value in state["run"].items() if saved.get(key) != value]
         if not different:
             fabric.load(path, state)
-    except Exception as e:  # a damaged file raises whatever torch's reader trips over
+    except Exception as e:  # torch's reader raises many kinds for a damaged file
         cause = f"{type(e).__name__}: {e}".splitlines()[0]
         raise TrainingError(f"{path} cannot be resumed, delete it to start again ({cause})") from e
     if different:
         raise TrainingError(
-            f"{path} is of a run with other values of {', '.join(different)}; delete it to start again"
+            f"{path} belongs to a run with other values of {', '.join(different)}; delete it to start again"
         )
 
 
@@ -290,20 +285,20 @@ def _save_state(fabric: Fabric, path: Path, state: dict[str, Any]) -> None:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[threading.Event]:
-    """Give an event that SIGINT sets instead of raising; a second SIGINT raises as usual.
+    """Yield an event that the first SIGINT sets instead of raising; a second one raises as usual.
 
-    Outside the main thread, where Python handles no signals, the event is never set.
+    The event is never set outside the main thread, where Python handles no signals.
     """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
 
-    def note(*_: object) -> None:
+    def defer(*_: object) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, previous)
 
-    previous = signal.signal(signal.SIGINT, note)
+    previous = signal.signal(signal.SIGINT, defer)
     try:
         yield interrupted
     finally:

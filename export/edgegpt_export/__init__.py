@@ -1,33 +1,24 @@
-"""From a checkpoint to a verified ONNX file. For the workstation; the robot does without.
+"""Turn a checkpoint into a verified ONNX file, on a workstation.
 
-The public names are loaded when they are first used: what builds graphs from arrays (`graph`,
-`op_graphs`, `random_file`) needs onnx and no torch, and shall not wait for it.
+Public names are imported when they are first used: `graph` and `synthetic` build graphs from arrays with
+onnx alone, and importing them must not load torch.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from edgegpt import lazy_names
+from edgegpt.runtime import Evidence as Evidence
 
 if TYPE_CHECKING:
-    from edgegpt_export.evidence import Evidence
-    from edgegpt_export.export import ExportReport, export_checkpoint
-    from edgegpt_export.graph import build_engine_graph
-    from edgegpt_export.verify import verify_file
+    from edgegpt_export.export import ExportReport as ExportReport, export_checkpoint as export_checkpoint
+    from edgegpt_export.graph import build_engine_graph as build_engine_graph
+    from edgegpt_export.verify import verify_file as verify_file
 
-__all__ = ["Evidence", "ExportReport", "build_engine_graph", "export_checkpoint", "verify_file"]
-
-_HOME = {
-    "Evidence": "evidence",
-    "ExportReport": "export",
-    "build_engine_graph": "graph",
-    "export_checkpoint": "export",
-    "verify_file": "verify",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'edgegpt_export' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"edgegpt_export.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "export": "ExportReport export_checkpoint",
+        "graph": "build_engine_graph",
+        "verify": "verify_file",
+    },
+)

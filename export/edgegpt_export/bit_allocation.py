@@ -1,7 +1,4 @@
-"""What of a model is stored in few bits, decided before the graph is built.
-
-The smallest mix of precisions within a limit, matrix by matrix.
-"""
+"""Choose the bits of every matrix: a named precision, or mixed precision within a limit."""
 
 import json
 from bisect import bisect_left
@@ -12,8 +9,8 @@ from typing import Any
 from edgegpt.config import ModelConfig
 from edgegpt.errors import EdgeGPTError
 from edgegpt.quantization import FLOAT, Recipe, matrices, matrix_bytes, recipe, weight_bytes
+from edgegpt.runtime import LIMITS, Limits
 from edgegpt_export.calibration import Sensitivities
-from edgegpt_export.evidence import LIMITS, Limits
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Quantisation:
     Attributes:
         precision: its name, `fp32`, `int8`, `int4` or `auto`.
         bits: of every matrix.
-        kv_cache: of a number in the cache, `fp32` or `int8`.
+        kv_cache: type of the numbers in the cache, `fp32` or `int8`.
         why: how an `auto` recipe was found, as JSON values.
     """
 
@@ -34,12 +31,12 @@ class Quantisation:
 
     @property
     def limits(self) -> Limits:
-        """What verification allows; float32 weights with an int8 cache are judged as int8."""
+        """Limits of the verification; float32 weights with an int8 cache get those of int8."""
         coarser = self.precision == "fp32" and self.kv_cache == "int8"
         return LIMITS["int8" if coarser else self.precision]
 
     def to_json(self) -> str:
-        """What is stamped into the file; {} where nothing is quantised."""
+        """Return the file's metadata entry; {} where no matrix is quantised."""
         if self.precision == "fp32":
             return "{}"
         weights = "symmetric blocks along the input, scales of least squared error"
@@ -47,13 +44,13 @@ class Quantisation:
 
 
 def preset(config: ModelConfig, precision: str, kv_cache: str = "fp32") -> Quantisation:
-    """The quantisation of a named precision."""
+    """Return the quantisation of a named precision."""
     return Quantisation(precision, recipe(config, precision), kv_cache)
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """More bits for one matrix: what they cost and what they bring."""
+    """More bits for one matrix: the bytes that they add and the KL, in nats, that they remove."""
 
     name: str
     bits: int
@@ -61,21 +58,21 @@ class Upgrade:
     kl: float
 
     @property
-    def worth(self) -> float:
-        """Nats saved per byte."""
+    def gain(self) -> float:
+        """KL removed for each byte added."""
         return self.kl / self.bytes
 
 
 def smallest_recipe(found: Sensitivities) -> dict[str, int]:
-    """Fewest bits everywhere."""
+    """Return the recipe with the fewest possible bits everywhere."""
     return {name: min(by_bits) for name, by_bits in found.items()}
 
 
 def upgrades(config: ModelConfig, found: Sensitivities) -> list[Upgrade]:
-    """Every step from the smallest recipe to float32 that is worth taking, the most worthwhile first.
+    """Return the steps from the smallest recipe to float32, in order of decreasing gain.
 
-    A matrix's steps are the lower convex hull of its bytes and its KL, so that the next one is never
-    worth more than the one before it and the order is that of Lagrangian rate allocation (Shoham and
+    A matrix's steps are the lower convex hull of its bytes and its KL, so that a later step never
+    gains more than an earlier one and the order is that of Lagrangian rate allocation (Shoham and
     Gersho, "Efficient bit allocation for an arbitrary set of quantizers", 1988).
     """
     steps = []
@@ -83,16 +80,16 @@ def upgrades(config: ModelConfig, found: Sensitivities) -> list[Upgrade]:
         kl = found[name]
         bits = min(kl)
         while bits != FLOAT:
-            step = max((_upgrade(name, shape, kl, bits, more) for more in kl if more > bits), key=_by_worth)
+            step = max((_upgrade(name, shape, kl, bits, more) for more in kl if more > bits), key=_by_gain)
             steps.append(step)
             bits = step.bits
-    return sorted(steps, key=_by_worth, reverse=True)
+    return sorted(steps, key=_by_gain, reverse=True)
 
 
 def within_bytes(config: ModelConfig, found: Sensitivities, most: int) -> dict[str, int]:
-    """The recipe of least summed KL among those whose weights take at most so many bytes.
+    """Return a recipe of small summed KL whose weights take at most `most` bytes.
 
-    Greedy: a step that does not fit is left out, with the later ones of its matrix.
+    Greedy: a step that does not fit is skipped, with the later ones of its matrix.
 
     Raises:
         EdgeGPTError: not even the smallest recipe fits.
@@ -100,7 +97,7 @@ def within_bytes(config: ModelConfig, found: Sensitivities, most: int) -> dict[s
     recipe = smallest_recipe(found)
     room = most - weight_bytes(config, recipe)
     if room < 0:
-        raise EdgeGPTError(f"the weights of the smallest mix take {weight_bytes(config, recipe):,} bytes")
+        raise EdgeGPTError(f"the weights of the smallest recipe take {weight_bytes(config, recipe):,} bytes")
     full: set[str] = set()
     for step in upgrades(config, found):
         if step.name in full:
@@ -116,10 +113,9 @@ def within_bytes(config: ModelConfig, found: Sensitivities, most: int) -> dict[s
 def within_kl(
     config: ModelConfig, found: Sensitivities, most: float, measure: Callable[[Recipe], float]
 ) -> tuple[dict[str, int], float]:
-    """The first recipe on the way from the smallest to float32 whose measured KL is at most `most`.
+    """Return the first recipe between the smallest and float32 whose KL is at most `most`, and its KL.
 
-    Found by bisection: `measure` is asked about log2 of the steps, not about every one. Returns the
-    recipe and its KL.
+    Found by bisection: `measure` is called about log2 of the number of steps times.
     """
     steps = upgrades(config, found)
     measured: dict[int, float] = {}
@@ -129,7 +125,7 @@ def within_kl(
             measured[count] = measure(_after(found, steps[:count]))
         return measured[count]
 
-    # Negated, the KL rises along the way as bisection wants it.
+    # Bisection needs ascending values, and the KL descends.
     count = bisect_left(range(len(steps)), -most, key=lambda n: -kl(n))
     return _after(found, steps[:count]), kl(count)
 
@@ -143,5 +139,5 @@ def _upgrade(name: str, shape: tuple[int, int], kl: dict[int, float], bits: int,
     return Upgrade(name, more, cost, kl[bits] - kl[more])
 
 
-def _by_worth(step: Upgrade) -> float:
-    return step.worth
+def _by_gain(step: Upgrade) -> float:
+    return step.gain

@@ -1,4 +1,4 @@
-"""Weights to blocks of 4 or 8 bits and back; the layout is `edgegpt.quantization`'s. numpy only.
+"""Quantise weights to blocks of 4 or 8 bits and back, in the layout of `edgegpt.quantization`. numpy only.
 
 Shapes: N rows, K columns, G blocks a row, S columns a block (G * S >= K, the rest is zero).
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgegpt.quantization import block_size
 
-_ROWS: Final = 1 << 20  # weights looked at together, so that memory does not grow with the matrix
+_ROWS: Final = 1 << 20  # weights quantised at once, so that memory does not grow with the matrix
 # Divisors tried for the scale of 4 bits. With the largest weight at the end of the range, -8, all
 # others fit; a little less clips it and makes the steps finer.
 _DIVISORS: Final = np.linspace(-9.0, -5.5, 15, dtype=np.float32)
@@ -20,7 +20,7 @@ _DIVISORS: Final = np.linspace(-9.0, -5.5, 15, dtype=np.float32)
 
 @dataclass(frozen=True)
 class Quantised:
-    """A matrix of few bits.
+    """A quantised matrix.
 
     Attributes:
         packed: uint8 (N, G, S * bits / 8); of two weights in a byte the first has the low half.
@@ -34,7 +34,7 @@ class Quantised:
 
 
 def quantise(weight: NDArray[Any], bits: int) -> Quantised:
-    """A matrix (N, K) in blocks along K, each with the scale that fits best.
+    """Quantise a matrix (N, K) in blocks along K, each with the scale of least squared error.
 
     8 bits: the block's largest magnitude becomes 127. 4 bits: of several scales near the largest
     magnitude / 8 the one with the least squared error, then refitted to its integers by least
@@ -49,7 +49,7 @@ def quantise(weight: NDArray[Any], bits: int) -> Quantised:
 
 
 def dequantise(quantised: Quantised, columns: int) -> NDArray[np.float32]:
-    """The matrix (N, columns) that the runtime multiplies with."""
+    """Return the matrix (N, columns) that the runtime multiplies with."""
     q = quantised.packed
     if quantised.bits == 4:
         q = np.stack([q & 15, q >> 4], axis=-1).reshape(*q.shape[:2], -1)
@@ -65,13 +65,13 @@ def _row_parts(weight: NDArray[Any]) -> Iterator[NDArray[np.float32]]:
 
 
 def _blocks(rows: NDArray[np.float32], block: int) -> NDArray[np.float32]:
-    """(n, K) -> (n, G, S), padded with zeros."""
+    """Reshape (n, K) -> (n, G, S), padded with zeros."""
     padding = -rows.shape[1] % block
     return np.pad(rows, ((0, 0), (0, padding))).reshape(len(rows), -1, block)
 
 
 def _quantise_rows(x: NDArray[np.float32], bits: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """(n, G, S) -> packed and scales (n, G)."""
+    """Quantise (n, G, S) -> packed bytes and scales (n, G)."""
     if bits == 8:
         scales = np.abs(x).max(-1) / np.float32(127)
         return (_integers(x, scales, 127) + 128).astype(np.uint8), scales
@@ -82,7 +82,7 @@ def _quantise_rows(x: NDArray[np.float32], bits: int) -> tuple[NDArray[np.uint8]
 
 
 def _integers(x: NDArray[np.float32], scales: NDArray[np.float32], largest: int) -> NDArray[np.float32]:
-    """The nearest integers of x / scales, from -largest - 1 to largest; 0 where the scale is 0.
+    """Return the nearest integers of x / scales, from -largest - 1 to largest; 0 where the scale is 0.
 
     A subnormal scale, of weights that decayed, counts as 0: its inverse would be infinite.
     """
@@ -93,7 +93,7 @@ def _integers(x: NDArray[np.float32], scales: NDArray[np.float32], largest: int)
 
 
 def _best_scales(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(n, G, S) -> (n, G). A scale may be negative: the largest weight lies at the longer end, -8."""
+    """Search scales, (n, G, S) -> (n, G); one may be negative, to map the largest weight to -8."""
     where = np.abs(x).argmax(-1)[..., None]
     extreme = np.take_along_axis(x, where, -1)[..., 0]
     best, least = np.zeros_like(extreme), np.full_like(extreme, np.inf)
@@ -106,7 +106,7 @@ def _best_scales(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _refit(x: NDArray[np.float32], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The scale of least squared error for the integers that `scales` gives."""
+    """Return the scales of least squared error for the integers that `scales` gives."""
     q = _integers(x, scales, 7)
     squares = np.square(q).sum(-1)
     fit: NDArray[np.float32] = np.divide(

@@ -1,13 +1,9 @@
-"""Tokens that a model is measured on where few bits are decided: its own text, or a user's examples.
+"""Measurements in PyTorch that decide a quantisation, on the model's own text or a user's examples.
 
-How large keys and values get: the scales of an int8 cache.
-
-How much each matrix suffers from few bits, one at a time, in PyTorch.
-
-Train/eval mode, borrowed and given back.
+Calibration text, the scales of an int8 cache, and the effect of quantising each matrix alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -21,22 +17,26 @@ from edgegpt.model import GPT, Checkpoint
 from edgegpt.quantization import FLOAT, matrices, possible_bits
 from edgegpt_export.block_quant import dequantise
 from edgegpt_export.graph import CacheScales, Pack
-from edgegpt_export.request import Examples
+from edgegpt_export.request import Examples, OnStep
 from edgegpt_export.runner import Logits, mean_kl
 
 Sequences = Sequence[NDArray[np.int64]]  # each (L,)
+# Mean KL(float32 || this matrix alone quantised), in nats, by name and bits.
+Sensitivities = dict[str, dict[int, float]]
 
 _SEED: Final = 0
 _TEXTS: Final = 8
 _TEXT_TOKENS: Final = 128
 _EXAMPLES: Final = 64
+_LARGEST: Final = 127
+_SMALLEST_SCALE: Final = 1e-6  # of a channel that is always 0
 
 
 def calibration_sequences(checkpoint: Checkpoint, examples: Examples | None) -> Sequences:
-    """Token sequences (L,), each of at least two tokens that fit into the context.
+    """Return token sequences (L,) of at least two tokens each that fit into the context.
 
-    The first 64 of a user's examples; without any, 8 texts that the model writes at temperature 1, which is
-    nearer to its work than random tokens are.
+    They are the first 64 of a user's examples; without any, 8 texts that the model generates at
+    temperature 1, which resemble its real input more than random tokens.
 
     Raises:
         CheckpointError: without examples, the model's logits are NaN or infinite.
@@ -52,7 +52,7 @@ def calibration_sequences(checkpoint: Checkpoint, examples: Examples | None) -> 
 
 @torch.inference_mode()
 def _own_texts(checkpoint: Checkpoint) -> NDArray[np.int64]:
-    """(texts, tokens), drawn at temperature 1 from a random first token."""
+    """Draw (texts, tokens) at temperature 1, each from a random first token."""
     model, n_valid = checkpoint.model, checkpoint.tokenizer.vocab_size
     generator = torch.Generator().manual_seed(_SEED)
     ids = torch.randint(n_valid, (_TEXTS, 1), generator=generator)
@@ -71,16 +71,12 @@ def _own_texts(checkpoint: Checkpoint) -> NDArray[np.int64]:
     return whole
 
 
-_LARGEST: Final = 127
-_SMALLEST_SCALE: Final = 1e-6  # of a channel that is always 0
-
-
 @torch.inference_mode()
 def cache_scales(model: GPT, sequences: Sequences) -> CacheScales:
-    """Scales of keys and values, a pair a layer, each float32 (1, n_kv_head, 1, head_dim).
+    """Return scales of keys and values, a pair for each layer, float32 (1, n_kv_head, 1, head_dim).
 
     A channel's largest magnitude becomes 127: over the sequences, and over random tokens that fill
-    the context, so that every position has been seen. What is larger later on is clipped.
+    the context, so that every position is covered. Larger values are clipped at run time.
     """
     config = model.config
     random = np.random.default_rng(_SEED).integers(config.vocab_size, size=config.block_size)
@@ -104,23 +100,19 @@ def _scale(largest: NDArray[np.float32]) -> NDArray[np.float32]:
     return scales
 
 
-# Mean KL(float32 || this matrix alone in few bits), in nats, by name and bits.
-Sensitivities = dict[str, dict[int, float]]
-
-
 @torch.inference_mode()
 def sensitivities(
     model: GPT,
     pack: Pack,
     sequences: Sequences,
     reference: Sequence[Logits],
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: OnStep = lambda _: None,
 ) -> Sensitivities:
-    """Quantise every matrix by itself, in all the bits it may have, and see what it does to the output.
+    """Quantise every matrix alone, in all the bits it may have, and measure the effect on the output.
 
     `reference` is `torch_logits` of the sequences. Only the weights are rounded here, not the
-    activations. That the harm of several matrices is nearly the sum of their own is the assumption of
-    mixed-precision search since HAWQ-V2 (Dong et al., 2020).
+    activations. Mixed-precision search since HAWQ-V2 (Dong et al., 2020) assumes that the effect of
+    several matrices is nearly the sum of their single effects.
     """
     found: Sensitivities = {}
     shapes = matrices(model.config)
@@ -137,7 +129,7 @@ def sensitivities(
 
 @torch.inference_mode()
 def torch_logits(model: GPT, sequences: Sequences) -> list[Logits]:
-    """Logits (L, V) of each sequence (L,)."""
+    """Return PyTorch's logits (L, V) of each sequence (L,)."""
     with eval_mode(model):
         return [model(torch.from_numpy(ids)[None])[0].numpy() for ids in sequences]
 
@@ -155,7 +147,7 @@ def _replaced(model: GPT, name: str, value: torch.Tensor) -> Iterator[None]:
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside the block; afterwards every submodule has its own mode again, whatever happened."""
+    """Set eval mode inside the block; on any exit every submodule gets its own mode back."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

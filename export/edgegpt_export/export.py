@@ -1,7 +1,4 @@
-"""A checkpoint becomes one verified .onnx file, or none.
-
-From a checkpoint and a request to the model in memory: what is quantised, and how, is decided here.
-"""
+"""Build, save and verify: a checkpoint becomes one verified .onnx file, or none."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +14,7 @@ from edgegpt.contract import ENGINE, EVIDENCE_BYTES, META_EVIDENCE, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
 from edgegpt.model import Checkpoint, load_checkpoint
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
-from edgegpt.runtime import open_session
+from edgegpt.runtime import Evidence, open_session, three_digits
 from edgegpt_export.bit_allocation import Quantisation, preset, smallest_recipe, within_bytes, within_kl
 from edgegpt_export.calibration import (
     Sensitivities,
@@ -27,26 +24,33 @@ from edgegpt_export.calibration import (
     sensitivities,
     torch_logits,
 )
-from edgegpt_export.evidence import Evidence, three_digits
 from edgegpt_export.graph import build_engine_graph, packer
 from edgegpt_export.portable import build_portable_graph
-from edgegpt_export.request import MB, Examples, Request, read_examples, read_sampling
+from edgegpt_export.request import MB, Examples, ExportRequest, OnStep, read_examples, read_sampling
 from edgegpt_export.runner import GrowingCache, Logits, mean_kl
 from edgegpt_export.task_accuracy import task_accuracy
-from edgegpt_export.verify import OnStep, verify
-from edgegpt_export.write import add_metadata, append_metadata, data_path, metadata, seal, staged, write_model
+from edgegpt_export.verify import verify
+from edgegpt_export.write import (
+    add_metadata,
+    append_metadata,
+    data_path,
+    metadata,
+    staged,
+    write_digest,
+    write_model,
+)
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export made.
+    """The result of one export.
 
     Attributes:
         path: the file.
-        bytes: of the file and of the data beside it.
-        evidence: what verification measured.
+        bytes: of the file and of its external data.
+        evidence: the verification result.
         seconds: time of each phase: load, build, save, verify.
-        quantisation: the precision of every matrix, and why.
+        quantisation: the precision of every matrix, and how it was chosen.
     """
 
     path: Path
@@ -74,25 +78,27 @@ def export_checkpoint(
         folder: the checkpoint.
         out: the .onnx file to make; an older one is replaced.
         target: `engine` or `portable`.
-        precision: `fp32`, `int8`, `int4`, or `auto`: the smallest mix within a limit, matrix by matrix.
-        kv_cache: of a number in the cache, `fp32` or `int8`.
-        max_mb: limit for `auto`: megabytes (10^6 bytes) of the file; the mix is then the best that fits.
-        max_kl: limit for `auto`: mean KL(PyTorch || file) in nats on the text that is measured on.
-        data: JSONL of prompts and completions like those that the robot will meet, to measure on and
-            to compare answers by; without it the model measures on text of its own.
-        on_step: is told what happens next, in a few words.
+        precision: `fp32`, `int8`, `int4`, or `auto`: mixed precision, chosen matrix by matrix within a limit.
+        kv_cache: type of the numbers in the cache, `fp32` or `int8`.
+        max_mb: limit for `auto`: megabytes (10^6 bytes) of the file; the most accurate recipe that fits.
+        max_kl: limit for `auto`: mean KL(PyTorch || file) in nats on the calibration text; the smallest
+            recipe within it.
+        data: JSONL of prompts and completions like those on the robot, as calibration text and to
+            compare answers by; without it the model generates its own calibration text.
+        on_step: called with a short status message.
 
     Raises:
-        VerificationError: a number is beyond its limit; no file is made and an older one stays.
+        VerificationError: a number is outside its limit; no file is made and an older one stays.
         ArtifactError: `out` is not a possible file, or cannot be written.
         CheckpointError, ConfigError, TokenizerError, SamplingError: the checkpoint is not valid,
             or its head_dim is not a multiple of 8 and the target is `engine`.
         DataError: the data is not valid, or an example does not fit into the context.
-        EdgeGPTError: the target, the precision or a limit is not valid, no mix is within the limit, or
-            torch cannot export the model.
+        EdgeGPTError: the target, the precision or a limit is not valid, no recipe is within the limit,
+            or torch cannot export the model.
     """
     folder, out = Path(folder), Path(out)
-    request = Request(out, target, precision, kv_cache, max_mb, max_kl, None if data is None else Path(data))
+    data = None if data is None else Path(data)
+    request = ExportRequest(out, target, precision, kv_cache, max_mb, max_kl, data)
     request.check()
     seconds: dict[str, float] = {}
     with _timed(seconds, "load", on_step, f"loading {folder}"):
@@ -116,31 +122,14 @@ def export_checkpoint(
         if evidence.failures:
             raise VerificationError(f"{out} is not made: " + "; ".join(evidence.failures))
         append_metadata(temporary, {META_EVIDENCE: evidence.to_json()})
-        seal(temporary)
+        write_digest(temporary)
     size = sum(path.stat().st_size for path in (out, data_path(out)) if path.exists())
     return ExportReport(out, size, evidence, seconds, quantisation)
 
 
-@contextmanager
-def _timed(seconds: dict[str, float], phase: str, on_step: OnStep, what: str) -> Iterator[None]:
-    on_step(what)
-    start = time.perf_counter()
-    yield
-    seconds[phase] = time.perf_counter() - start
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    """Say which file could not be written, and why."""
-    try:
-        yield
-    except OSError as e:
-        raise ArtifactError(f"{out} cannot be written: {e.strerror or e}") from e
-
-
 @dataclass(frozen=True)
 class Built:
-    """A model in memory with its metadata, and what of it is quantised."""
+    """A model in memory with its metadata, and how it is quantised."""
 
     model: ModelProto
     quantisation: Quantisation
@@ -148,7 +137,7 @@ class Built:
 
 def build(
     checkpoint: Checkpoint,
-    request: Request,
+    request: ExportRequest,
     examples: Examples | None,
     sampling: Mapping[str, Any],
     on_step: OnStep,
@@ -156,7 +145,7 @@ def build(
     """Build the graph that the request asks for.
 
     Raises:
-        EdgeGPTError: no mix is within the limit, or torch cannot export the model.
+        EdgeGPTError: no recipe is within the limit, or torch cannot export the model.
         ConfigError: head_dim is not a multiple of 8 and the target is `engine`.
     """
     if request.target == PORTABLE:
@@ -164,29 +153,18 @@ def build(
         model = build_portable_graph(checkpoint.model)
     else:
         engine = _EngineBuild(checkpoint, request, examples, sampling, on_step)
-        quantisation = engine.mix() if request.precision == AUTO else engine.preset()
+        quantisation = engine.allocate() if request.precision == AUTO else engine.preset()
         model = engine.graph(quantisation.bits)
-    return Built(_stamped(model, checkpoint, request, quantisation, sampling), quantisation)
-
-
-def _stamped(
-    model: ModelProto,
-    checkpoint: Checkpoint,
-    request: Request,
-    quantisation: Quantisation,
-    sampling: Mapping[str, Any],
-) -> ModelProto:
-    add_metadata(model, metadata(checkpoint, request.target, quantisation, sampling))
-    return model
+    return Built(_with_metadata(model, checkpoint, request, quantisation, sampling), quantisation)
 
 
 class _EngineBuild:
-    """What several graphs of one checkpoint share while a mix is looked for."""
+    """The arrays and measurements that all candidate graphs of one checkpoint share."""
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        request: Request,
+        request: ExportRequest,
         examples: Examples | None,
         sampling: Mapping[str, Any],
         on_step: OnStep,
@@ -196,16 +174,11 @@ class _EngineBuild:
         self._weights = checkpoint.arrays
         self._pack = packer(self._weights)
         self._sequences: Sequences = []
-        if request.precision == AUTO or request.kv_cache == "int8":
-            on_step("preparing the text to measure on")
+        int8_cache = request.kv_cache == "int8"
+        if request.precision == AUTO or int8_cache:
+            on_step("preparing the calibration text")
             self._sequences = calibration_sequences(checkpoint, examples)
-        wanted = request.kv_cache == "int8"
-        self._scales = cache_scales(checkpoint.model, self._sequences) if wanted else None
-
-    @cached_property
-    def _reference(self) -> list[Logits]:
-        """PyTorch's logits, which every mix is held against."""
-        return torch_logits(self._checkpoint.model, self._sequences)
+        self._scales = cache_scales(checkpoint.model, self._sequences) if int8_cache else None
 
     def graph(self, bits: Recipe) -> ModelProto:
         return build_engine_graph(self._checkpoint.config, self._weights, bits, self._scales, self._pack)
@@ -213,8 +186,8 @@ class _EngineBuild:
     def preset(self) -> Quantisation:
         return preset(self._checkpoint.config, self._request.precision, self._request.kv_cache)
 
-    def mix(self) -> Quantisation:
-        """The recipe for the request's limit."""
+    def allocate(self) -> Quantisation:
+        """Return the recipe for the request's limit."""
         config, request = self._checkpoint.config, self._request
         model = self._checkpoint.model
         found = sensitivities(model, self._pack, self._sequences, self._reference, self._on_step)
@@ -225,22 +198,28 @@ class _EngineBuild:
             kl = self._measure(bits)
         return self._quantisation(bits, found, kl)
 
+    @cached_property
+    def _reference(self) -> list[Logits]:
+        """PyTorch's logits of each calibration sequence, which every candidate is compared with."""
+        return torch_logits(self._checkpoint.model, self._sequences)
+
     def _within_megabytes(self, found: Sensitivities) -> dict[str, int]:
         config, limit = self._checkpoint.config, self._request.max_mb or 0.0
         smallest = smallest_recipe(found)
         quantisation = self._quantisation(smallest, found, kl=0.0)
-        model = _stamped(self.graph(smallest), self._checkpoint, self._request, quantisation, self._sampling)
+        graph = self.graph(smallest)
+        model = _with_metadata(graph, self._checkpoint, self._request, quantisation, self._sampling)
         size = model.ByteSize() + EVIDENCE_BYTES
         if size > limit * MB:
             raise EdgeGPTError(
-                f"no mix of precisions fits into {limit:g} MB: the smallest file of this model has "
+                f"no mixed precision fits into {limit:g} MB: the smallest file of this model has "
                 f"{size / MB:.2f} MB"
             )
         return within_bytes(config, found, int(limit * MB) - size + weight_bytes(config, smallest))
 
     def _measure(self, bits: Recipe) -> float:
-        """Mean KL(PyTorch || file), in nats, of the graph as the robot runs it."""
-        self._on_step("measuring a mix")
+        """Return the mean KL(PyTorch || file), in nats, of the graph as the robot runs it."""
+        self._on_step("measuring a recipe")
         session = open_session(self.graph(bits).SerializeToString())
         got: list[Logits] = [
             GrowingCache(session, self._checkpoint.config, batch=1).feed(ids[None])[0]
@@ -263,3 +242,31 @@ class _EngineBuild:
             "kl_of_one_matrix_alone": alone,
         }
         return Quantisation(request.precision, bits, request.kv_cache, why)
+
+
+def _with_metadata(
+    model: ModelProto,
+    checkpoint: Checkpoint,
+    request: ExportRequest,
+    quantisation: Quantisation,
+    sampling: Mapping[str, Any],
+) -> ModelProto:
+    add_metadata(model, metadata(checkpoint, request.target, quantisation, sampling))
+    return model
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str, on_step: OnStep, message: str) -> Iterator[None]:
+    on_step(message)
+    start = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - start
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Turn an OSError inside the block into an ArtifactError that names the file and the cause."""
+    try:
+        yield
+    except OSError as e:
+        raise ArtifactError(f"{out} cannot be written: {e.strerror or e}") from e

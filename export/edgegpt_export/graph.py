@@ -1,7 +1,7 @@
 """The engine target: an ONNX graph built node by node from a config and arrays, without torch.
 
 One graph does prefill and decode, with the `com.microsoft` operators that onnxruntime's CPU
-provider runs fastest. What was measured (onnxruntime 1.32, one thread, AVX2):
+provider runs fastest. Measured with onnxruntime 1.32, one thread, AVX2:
 
 * FusedMatMul with transB is as fast as MatMul on a transposed copy and 2 us faster than Gemm, which
   needs the batch folded away and back; so every weight is stored once, as the checkpoint has it,
@@ -9,9 +9,9 @@ provider runs fastest. What was measured (onnxruntime 1.32, one thread, AVX2):
 * Add and LayerNormalization are up to seven times as fast as SkipLayerNormalization on a prompt and no
   slower on one token; onnxruntime does not fuse them here, which a test watches.
 * GroupQueryAttention takes query, key and value packed and writes new rows into the cache in place.
-* MatMulNBits without accuracy_level 4 is up to 80 times slower. A tied head of few bits is stored as
+* MatMulNBits without accuracy_level 4 is up to 80 times slower. A quantised tied head is stored as
   the rows that GatherBlockQuantized looks up and reshaped for the product while loading.
-* Behind the last attention only the rows whose logits are wanted go on.
+* After the last attention only the rows whose logits are wanted are computed.
 
 Shapes: B batch, T new tokens, D n_embd, V vocab_size.
 """
@@ -32,16 +32,16 @@ from edgegpt.quantization import FLOAT, Recipe, block_size, recipe
 from edgegpt_export.block_quant import Quantised, quantise
 
 Weights = Mapping[str, NDArray[Any]]
-Pack = Callable[[str, int], Quantised]  # a matrix by its name in so many bits
+Pack = Callable[[str, int], Quantised]  # quantises a matrix, given its name and bits
 
-_MICROSOFT: Final = "com.microsoft"
-_OPSET: Final = 17
-_IR_VERSION: Final = 8
-_NORM_EPSILON: Final = 1e-5  # torch.nn.LayerNorm's default
-_HEAD_DIM_MULTIPLE: Final = 8  # what GroupQueryAttention asks for
+MICROSOFT: Final = "com.microsoft"
+OPSET: Final = 17
+IR_VERSION: Final = 8
+NORM_EPSILON: Final = 1e-5  # torch.nn.LayerNorm's default
+_HEAD_DIM_MULTIPLE: Final = 8  # required by GroupQueryAttention
 _INTEGER_PRODUCTS: Final = 4  # accuracy_level: activations are quantised too, a row and block at a time
 _K_SCALE_INPUT: Final = 12  # number of GroupQueryAttention's input k_scale
-PACKED: Final = ".packed"  # behind the name of a matrix of few bits
+PACKED: Final = ".packed"  # ends the name of a quantised matrix
 _TO_THE_END: Final = np.iinfo(np.int64).max
 
 CacheScales = Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]
@@ -49,7 +49,7 @@ CacheScales = Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 @dataclass
 class Graph:
-    """Nodes and initialisers so far. A value is called as the node that makes it."""
+    """Nodes and initialisers so far. A value has the name of the node that makes it."""
 
     weights: Weights
     bits: Recipe
@@ -58,17 +58,17 @@ class Graph:
     initializers: dict[str, TensorProto] = field(default_factory=dict)
 
     def parameter(self, name: str) -> str:
-        """The initialiser of a checkpoint's tensor, stored as it is and once; returns its name."""
+        """Add a checkpoint's tensor as an initialiser, as it is and once; return its name."""
         if name not in self.initializers:
             array = np.ascontiguousarray(self.weights[name], dtype=np.float32)
             self.initializers[name] = numpy_helper.from_array(array, name)
         return name
 
     def quantised(self, name: str, flat: bool) -> tuple[str, str]:
-        """The initialisers of a checkpoint's matrix (N, K) in few bits and of its scales (N, G).
+        """Add a checkpoint's matrix (N, K), quantised, and its scales (N, G); return their names.
 
         `flat` stores rows (N, bytes of a row), which can be looked up, else blocks (N, G, bytes of
-        a block). Returns their names; a matrix is stored once, as it was asked for first.
+        a block). A matrix is stored once, in the form of the first call.
         """
         packed_name, scales_name = f"{name}{PACKED}", f"{name}.scales"
         if packed_name not in self.initializers:
@@ -79,7 +79,7 @@ class Graph:
         return packed_name, scales_name
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
-        """The initialiser of a constant that is no parameter; returns its name."""
+        """Add a constant that is no parameter as an initialiser; return its name."""
         self.initializers[name] = numpy_helper.from_array(value, name)
         return name
 
@@ -92,10 +92,19 @@ class Graph:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        """Append a node; returns its first output, which is called `path` unless `outputs` says."""
+        """Append a node; return its first output, named `path` unless `outputs` is given."""
         outputs = outputs or [path]
         self.nodes.append(helper.make_node(op, inputs, outputs, name=path, domain=domain, **attributes))
         return outputs[0]
+
+    def to_model(self, name: str, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]) -> ModelProto:
+        """Return the graph as a model of the engine target's operator sets."""
+        return helper.make_model(
+            helper.make_graph(self.nodes, name, inputs, outputs, list(self.initializers.values())),
+            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)],
+            ir_version=IR_VERSION,
+            producer_name="edgegpt",
+        )
 
 
 def build_engine_graph(
@@ -110,8 +119,8 @@ def build_engine_graph(
     Args:
         config: the model's config.
         weights: arrays named and shaped as `accounting.parameter_shapes`; any float dtype, stored
-            as float32 or in few bits.
-        bits: of every matrix; float32 unless given.
+            as float32 or quantised.
+        bits: of every matrix; 32 unless given.
         cache_scales: of keys and values of each layer, (1, n_kv_head, 1, head_dim), for a cache of
             int8; None for one of float32.
         pack: `packer(weights)` of an earlier graph, so that nothing is quantised twice.
@@ -134,7 +143,7 @@ def build_engine_graph(
         block = f"blocks.{i}"
         last = i == config.n_layer - 1
         y = _attention(graph, config, i, normed, lengths, cache_scales)
-        if last:  # nothing behind this point looks at other rows
+        if last:  # no later node reads other rows
             y, x = (_wanted_rows(graph, f"/{block}/wanted_{name}", v) for name, v in (("y", y), ("x", x)))
         y = linear(graph, f"/{block}/attn/proj", f"{block}.attn.proj.weight", y, f"{block}.attn.proj.bias")
         normed, x = _add_norm(graph, f"{block}.norm_2", x, y)
@@ -147,7 +156,7 @@ def build_engine_graph(
 
 
 def packer(weights: Weights) -> Pack:
-    """Quantises each matrix once and remembers it."""
+    """Return a function that quantises each matrix once and keeps the result."""
     return cache(lambda name, bits: quantise(weights[name], bits))
 
 
@@ -156,12 +165,12 @@ def linear(
 ) -> str:
     """Add x (B, T, in) times a parameter (out, in), plus a bias (out,) -> (B, T, out).
 
-    With `embedding` the one place that knows how a matrix is stored.
+    How a matrix is stored is decided here and in `embedding` only.
     """
     outputs = [output or path]
     if graph.bits[weight] == FLOAT:
         inputs = [x, graph.parameter(weight)]
-        y = graph.add("FusedMatMul", path, inputs, outputs, _MICROSOFT, transB=1)
+        y = graph.add("FusedMatMul", path, inputs, outputs, MICROSOFT, transB=1)
         return graph.add("Add", f"{path}_bias", [y, graph.parameter(bias)]) if bias else y
     n, k = graph.weights[weight].shape
     bits = graph.bits[weight]
@@ -172,9 +181,9 @@ def linear(
         shape = graph.constant(f"{path}/blocks_shape", np.array([n, k // block, -1], np.int64))
         packed = graph.add("Reshape", f"{path}/blocks", [packed, shape])
     attributes = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": _INTEGER_PRODUCTS}
-    # Between scales and bias stand zero points and group indices, which symmetric blocks do without.
+    # The empty inputs are zero points and group indices, which symmetric blocks do without.
     inputs = [x, packed, scales, *(("", "", graph.parameter(bias)) if bias else ())]
-    return graph.add("MatMulNBits", path, inputs, outputs, _MICROSOFT, **attributes)
+    return graph.add("MatMulNBits", path, inputs, outputs, MICROSOFT, **attributes)
 
 
 def embedding(graph: Graph, path: str, weight: str, ids: str) -> str:
@@ -185,18 +194,18 @@ def embedding(graph: Graph, path: str, weight: str, ids: str) -> str:
     packed, scales = graph.quantised(weight, flat=True)
     block = block_size(graph.weights[weight].shape[1], bits)
     attributes: dict[str, Any] = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
-    return graph.add("GatherBlockQuantized", path, [packed, ids, scales], domain=_MICROSOFT, **attributes)
+    return graph.add("GatherBlockQuantized", path, [packed, ids, scales], domain=MICROSOFT, **attributes)
 
 
 def _wanted_rows(graph: Graph, path: str, x: str) -> str:
-    """x (B, T, D) from row `logits_start` on."""
+    """Add the rows of x (B, T, D) from `logits_start` on."""
     end = graph.constant("to_the_end", np.array([_TO_THE_END], np.int64))
     axis = graph.constant("row_axis", np.array([1], np.int64))
     return graph.add("Slice", path, [x, LOGITS_START, end, axis])
 
 
 def _lengths(graph: Graph) -> tuple[str, str]:
-    """GroupQueryAttention's view of the cache: total length - 1, int32 (B,), and the longest, a scalar."""
+    """Add GroupQueryAttention's lengths: total length - 1, int32 (B,), and the longest, a scalar."""
     last = graph.constant("last_column", np.array(-1, np.int64))
     one = graph.constant("one", np.array(1, np.int32))
     position = graph.add("Gather", "/lengths/last_position", [POSITION_IDS, last], axis=1)
@@ -206,11 +215,11 @@ def _lengths(graph: Graph) -> tuple[str, str]:
 
 
 def _add_norm(graph: Graph, norm: str, x: str, y: str) -> tuple[str, str]:
-    """LayerNorm of x + y, and that sum; both (B, T, D)."""
+    """Add LayerNorm of x + y, and that sum; both (B, T, D)."""
     path = _path(norm)
     total = graph.add("Add", f"{path}/sum", [x, y])
     inputs = [total, graph.parameter(f"{norm}.weight"), graph.parameter(f"{norm}.bias")]
-    return graph.add("LayerNormalization", path, inputs, axis=-1, epsilon=_NORM_EPSILON), total
+    return graph.add("LayerNormalization", path, inputs, axis=-1, epsilon=NORM_EPSILON), total
 
 
 def _attention(
@@ -221,7 +230,7 @@ def _attention(
     lengths: tuple[str, str],
     cache_scales: CacheScales | None,
 ) -> str:
-    """(B, T, D) -> (B, T, D), the heads side by side, before the output projection."""
+    """Add attention (B, T, D) -> (B, T, D), the heads concatenated, without the output projection."""
     name, path = f"blocks.{layer}.attn", f"/blocks.{layer}/attn"
     bias = f"{name}.qkv.bias" if config.qkv_bias else None
     qkv = linear(graph, f"{path}/qkv", f"{name}.qkv.weight", x, bias)  # (B, T, 3D)
@@ -233,42 +242,35 @@ def _attention(
         inputs += unused + [graph.constant(f"{path}/{key}", value) for key, value in scales]
         attributes |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
     outputs = [f"{path}/attention", *present_names(layer)]
-    return graph.add("GroupQueryAttention", f"{path}/attention", inputs, outputs, _MICROSOFT, **attributes)
+    return graph.add("GroupQueryAttention", f"{path}/attention", inputs, outputs, MICROSOFT, **attributes)
 
 
 def _mlp(graph: Graph, config: ModelConfig, block: str, x: str) -> str:
-    """(B, T, D) -> (B, T, D)."""
+    """Add the feed-forward network (B, T, D) -> (B, T, D)."""
     path = f"/{block}/mlp"
     hidden = linear(graph, f"{path}/fc", f"{block}.mlp.fc.weight", x)  # (B, T, 4D)
     gelu = "FastGelu" if config.gelu == "tanh" else "BiasGelu"
     bias = graph.parameter(f"{block}.mlp.fc.bias")
-    hidden = graph.add(gelu, f"{path}/gelu", [hidden, bias], domain=_MICROSOFT)
+    hidden = graph.add(gelu, f"{path}/gelu", [hidden, bias], domain=MICROSOFT)
     return linear(graph, f"{path}/proj", f"{block}.mlp.proj.weight", hidden, f"{block}.mlp.proj.bias")
 
 
 def _path(name: str) -> str:
-    """`blocks.0.norm_1` -> `/blocks.0/norm_1`."""
+    """Return the node name of a module, as `blocks.0.norm_1` -> `/blocks.0/norm_1`."""
     block, _, part = name.rpartition(".")
     return f"/{block}/{part}" if block else f"/{part}"
 
 
 def _model(config: ModelConfig, graph: Graph, cache_type: int) -> ModelProto:
     ids = [_value(name, TensorProto.INT64, ["batch", "sequence"]) for name in (INPUT_IDS, POSITION_IDS)]
-    # An input with an initialiser may be left out.
+    # An input with an initialiser is optional.
     start = _value(graph.constant(LOGITS_START, np.zeros(1, np.int64)), TensorProto.INT64, [1])
     past, present = [], []
     for i in range(config.n_layer):
         past += [_cache_value(config, name, cache_type, "past") for name in past_names(i)]
         present += [_cache_value(config, name, cache_type, "present") for name in present_names(i)]
     logits = _value(LOGITS, TensorProto.FLOAT, ["batch", "rows", config.vocab_size])
-    inputs, outputs = [*ids, *past, start], [logits, *present]
-    initializers = list(graph.initializers.values())
-    return helper.make_model(
-        helper.make_graph(graph.nodes, "edgegpt", inputs, outputs, initializers),
-        opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)],
-        ir_version=_IR_VERSION,
-        producer_name="edgegpt",
-    )
+    return graph.to_model("edgegpt", [*ids, *past, start], [logits, *present])
 
 
 def _cache_value(config: ModelConfig, name: str, dtype: int, length: str) -> ValueInfoProto:

@@ -1,4 +1,4 @@
-"""What can be told about a file without running it."""
+"""Check a graph without running it: bytes and bits of its weights, and its operators."""
 
 from collections.abc import Iterator
 from math import prod
@@ -10,9 +10,8 @@ from edgegpt.config import ModelConfig
 from edgegpt.contract import PORTABLE
 from edgegpt.quantization import AUTO, FLOAT, Recipe, recipe, weight_bytes as stored_bytes
 from edgegpt_export.bit_allocation import Quantisation
-from edgegpt_export.graph import PACKED
+from edgegpt_export.graph import MICROSOFT, PACKED
 
-_MICROSOFT: Final = "com.microsoft"
 _SHAPE_BYTES: Final = 256
 _STANDARD: Final = ("", "ai.onnx")
 # Operators of training, and those that draw random numbers.
@@ -22,7 +21,7 @@ _UNWANTED: Final = {"Dropout", "Bernoulli", "Multinomial"} | {
 
 
 def weight_bytes(model: ModelProto) -> int:
-    """Bytes of the weights in the file, as initialisers or constants of any type.
+    """Return the bytes of the weights in the file: initialisers and constants of any type.
 
     Scalars and small tensors of whole numbers, which are shapes and axes, do not count.
     """
@@ -30,22 +29,14 @@ def weight_bytes(model: ModelProto) -> int:
     return sum(_bytes(t) for t in (*model.graph.initializer, *constants) if t.dims and not _is_shape(t))
 
 
-def _bytes(tensor: TensorProto) -> int:
-    return int(prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-
-
-def _is_shape(tensor: TensorProto) -> bool:
-    return tensor.data_type in (TensorProto.INT64, TensorProto.INT32) and _bytes(tensor) < _SHAPE_BYTES
-
-
 def expected_weight_bytes(config: ModelConfig, bits: Recipe, kv_cache: str = "fp32") -> int:
-    """Bytes of the weights by a recipe, each stored once, and of the scales of an int8 cache."""
+    """Return the bytes of the weights by a recipe, each stored once, and of the scales of an int8 cache."""
     cache_scales = 2 * 4 * config.n_layer * config.n_kv_head * config.head_dim if kv_cache == "int8" else 0
     return stored_bytes(config, bits) + cache_scales
 
 
 def stored_bits(model: ModelProto) -> dict[str, int]:
-    """Bits of the weights by name: those of the operators that read them in few bits, or float32's."""
+    """Return the bits of the weights by name, as the operators that read them are told, else float32's."""
     bits = {tensor.name: FLOAT for tensor in model.graph.initializer if tensor.data_type == TensorProto.FLOAT}
     for node in _nodes(model.graph):
         read = [name.removesuffix(PACKED) for name in node.input if name.endswith(PACKED)]
@@ -56,7 +47,7 @@ def stored_bits(model: ModelProto) -> dict[str, int]:
 
 
 def misnamed_matrices(model: ModelProto, config: ModelConfig, quantisation: Quantisation) -> list[str]:
-    """Matrices whose bits in the graph, in the recipe and by the precision's name are not the same."""
+    """List matrices whose bits differ between the graph, the recipe and the precision's name."""
     precision, stated, stored = quantisation.precision, quantisation.bits, stored_bits(model)
     named = stated if precision == AUTO else recipe(config, precision)
     return [
@@ -67,8 +58,8 @@ def misnamed_matrices(model: ModelProto, config: ModelConfig, quantisation: Quan
 
 
 def unwanted_operators(model: ModelProto, target: str) -> list[str]:
-    """Operators that do not belong into this target's file, sorted."""
-    domains = _STANDARD if target == PORTABLE else (*_STANDARD, _MICROSOFT)
+    """Return the operators that this target does not allow, sorted."""
+    domains = _STANDARD if target == PORTABLE else (*_STANDARD, MICROSOFT)
     found = set()
     for node in _nodes(model.graph):
         if node.domain not in domains:
@@ -78,12 +69,20 @@ def unwanted_operators(model: ModelProto, target: str) -> list[str]:
     return sorted(found)
 
 
+def _bytes(tensor: TensorProto) -> int:
+    return int(prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+
+
+def _is_shape(tensor: TensorProto) -> bool:
+    return tensor.data_type in (TensorProto.INT64, TensorProto.INT32) and _bytes(tensor) < _SHAPE_BYTES
+
+
 def _trains(node: NodeProto) -> bool:
     return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """Every node, those of subgraphs included."""
+    """Yield every node, those of subgraphs included."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

@@ -1,6 +1,6 @@
-"""The portable target: torch.onnx.export of the PyTorch module itself, standard operators only.
+"""The portable target: torch.onnx.export of the PyTorch module, with standard operators only.
 
-It owes nothing to `graph`, which makes it the independent witness, and any runtime can take it.
+Built independently of `graph`, so it serves as a cross-check; any ONNX runtime can load it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
-from edgegpt.errors import EdgeGPTError
+from edgegpt.errors import EdgeGPTError, first_line
 from edgegpt.model import GPT
 from edgegpt_export.calibration import eval_mode
 
@@ -49,10 +49,9 @@ def build_portable_graph(model: GPT) -> ModelProto:
     try:
         with eval_mode(model), torch.no_grad(), _quiet():
             traced = _trace(model)
-    except Exception as e:  # the exporter raises many kinds
-        reason = (str(e).strip().splitlines() or [""])[0]
+    except Exception as e:  # the exporter raises many classes
         raise EdgeGPTError(
-            f"torch {torch.__version__} cannot export the model: {type(e).__name__}: {reason}"
+            f"torch {torch.__version__} cannot export the model: {type(e).__name__}: {first_line(e)}"
         ) from e
     _name_parameters(traced, model)
     _strip(traced)
@@ -62,7 +61,7 @@ def build_portable_graph(model: GPT) -> ModelProto:
 def _trace(model: GPT) -> ModelProto:
     config = model.config
     layers = range(config.n_layer)
-    # Sizes of 0 and 1 would be taken for constants.
+    # Sizes of 0 and 1 would be traced as constants.
     batch, new, cached = 2, 2, 3
     past = [torch.zeros(batch, config.n_kv_head, cached, config.head_dim) for _ in range(2 * config.n_layer)]
     ids = torch.zeros(batch, new, dtype=torch.int64)
@@ -102,7 +101,7 @@ def _name_parameters(traced: ModelProto, model: GPT) -> None:
 
 
 def _strip(traced: ModelProto) -> None:
-    """Drop the tracer's notes: source lines and paths of this machine do not belong into the file."""
+    """Drop the tracer's notes: the file must not hold source lines and paths of this machine."""
     graph = traced.graph
     graph.ClearField("value_info")
     for part in (traced, graph, *graph.node, *graph.initializer, *graph.input, *graph.output):
@@ -112,7 +111,7 @@ def _strip(traced: ModelProto) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's warnings, log lines and prints from the user, who can do nothing about them."""
+    """Suppress the exporter's warnings, log lines and prints, about which a user can do nothing."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,11 +1,7 @@
-"""What an export is asked for.
-
-A user's examples, read once and held against the context before any work.
-
-The sampling defaults that a checkpoint may bring: sampling.yaml.
-"""
+"""The arguments of an export, and what the user brings: examples and sampling defaults."""
 
 import reprlib
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +14,14 @@ from edgegpt.model import Checkpoint
 from edgegpt.quantization import AUTO, PRECISIONS
 from edgegpt.runtime import SamplingParams, check_file_name
 
-MB = 1e6
+OnStep = Callable[[str], None]  # called with a short status message
+
+MB: Final = 1e6
+SAMPLING: Final = "sampling.yaml"
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """The arguments of `export_checkpoint`, which describes them."""
 
     out: Path
@@ -34,7 +33,7 @@ class Request:
     data: Path | None
 
     def check(self) -> None:
-        """Refuse what cannot be done, before any work: ArtifactError for the file, else EdgeGPTError."""
+        """Raise ArtifactError where `out` is not possible, and EdgeGPTError for the other arguments."""
         precisions = (*PRECISIONS, AUTO)
         if self.target not in (ENGINE, PORTABLE):
             raise EdgeGPTError(f"target must be {ENGINE} or {PORTABLE}, got {self.target!r}")
@@ -84,7 +83,7 @@ class Examples:
 
 
 def read_examples(data: Path | None, checkpoint: Checkpoint) -> Examples | None:
-    """The prompts and completions of a JSONL file; None without one.
+    """Read the prompts and completions of a JSONL file; None without one.
 
     Raises:
         DataError: the file is not valid, or an example does not fit into the context.
@@ -95,11 +94,8 @@ def read_examples(data: Path | None, checkpoint: Checkpoint) -> Examples | None:
     return Examples(data.name, fitting_pairs(numbered, str(data), checkpoint.config, checkpoint.tokenizer))
 
 
-SAMPLING: Final = "sampling.yaml"
-
-
 def read_sampling(folder: Path) -> dict[str, Any]:
-    """The mapping in `folder`/sampling.yaml, checked; empty if there is no such file.
+    """Read and check the mapping in `folder`/sampling.yaml; empty if there is no such file.
 
     Raises:
         ConfigError: the file is not YAML, or has a key that is no field of SamplingParams.

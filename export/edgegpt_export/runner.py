@@ -1,8 +1,6 @@
-"""Feed tokens through a session in the ways a robot does: with a growing cache or a fixed buffer.
+"""Feed tokens through a session as a robot does, with a growing cache or a fixed buffer; compare logits.
 
-Shapes: B batch, T new tokens, P cached tokens, V vocab_size.
-
-Two arrays of logits, compared. Shapes: L positions, V vocab_size.
+Shapes: B batch, T new tokens, P cached tokens, L positions, V vocab_size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +14,14 @@ from numpy.typing import NDArray
 from edgegpt.config import ModelConfig
 from edgegpt.contract import INPUT_IDS, LOGITS, POSITION_IDS, past_names, present_names
 from edgegpt.errors import VerificationError, first_line
-from edgegpt.runtime import kl
-from edgegpt_export.evidence import Row
+from edgegpt.runtime import ParityRow, kl
 
 Ids = NDArray[np.int64]
 Logits = NDArray[np.float32]
 
-# In rows of a buffer that must not be read: the most that its type holds, or nearly.
+# Fills the rows of a buffer that must not be read: about the largest value of the type.
 POISON: Final = {"float32": 1e30, "int8": 127}
+_POSITIONS: Final = 64  # compared at once, so that memory does not grow with L
 _DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "tensor(float)": np.dtype(np.float32),
     "tensor(int8)": np.dtype(np.int8),
@@ -31,7 +29,7 @@ _DTYPES: Final[dict[str, np.dtype[Any]]] = {
 
 
 class GrowingCache:
-    """What present returned is the next call's past, beginning with none."""
+    """A cache that feeds each call's present as the next call's past, starting empty."""
 
     def __init__(self, session: ort.InferenceSession, config: ModelConfig, batch: int) -> None:
         self._session = session
@@ -43,7 +41,7 @@ class GrowingCache:
         self._past: list[NDArray[Any]] = [np.zeros(shape, _dtype(session)) for _ in self._past_names]
 
     def feed(self, ids: Ids) -> Logits:
-        """The next tokens (B, T) -> their logits (B, T, V)."""
+        """Run the next tokens (B, T) -> their logits (B, T, V)."""
         inputs = dict(zip(self._past_names, self._past, strict=True))
         inputs.update({INPUT_IDS: ids, POSITION_IDS: _positions(ids, self._length)})
         logits: Logits
@@ -54,7 +52,7 @@ class GrowingCache:
 
 
 class SharedCache:
-    """One buffer a cache tensor, bound as past and as present, its unused rows full of POISON."""
+    """One buffer for each cache tensor, bound as past and as present, its unused rows full of POISON."""
 
     def __init__(self, session: ort.InferenceSession, config: ModelConfig, batch: int, capacity: int) -> None:
         self._session = session
@@ -72,7 +70,7 @@ class SharedCache:
                 self._buffers.append(buffer)
 
     def feed(self, ids: Ids) -> Logits:
-        """The next tokens (B, T) -> their logits (B, T, V); no more than the capacity in all."""
+        """Run the next tokens (B, T) -> their logits (B, T, V); at most `capacity` tokens in total."""
         ids = np.ascontiguousarray(ids)
         logits = np.empty((*ids.shape, self._vocab_size), np.float32)
         values = {
@@ -90,7 +88,7 @@ class SharedCache:
 
 
 def _dtype(session: ort.InferenceSession) -> np.dtype[Any]:
-    """Of a number in the cache."""
+    """Return the type of the numbers in the cache."""
     types = {value.name: value.type for value in session.get_inputs()}
     return _DTYPES[types[past_names(0)[0]]]
 
@@ -111,32 +109,29 @@ def _positions(ids: Ids, start: int) -> Ids:
     return np.ascontiguousarray(np.broadcast_to(np.arange(start, start + new), (batch, new)))
 
 
-_POSITIONS: Final = 64  # at once, so that memory does not grow with L
-
-
-def compare(reference: Logits, logits: Logits, tie: float) -> Row:
-    """PyTorch's logits (L, V) against the file's; tokens within `tie` in `reference` are equally likely."""
+def compare(reference: Logits, logits: Logits, tie: float) -> ParityRow:
+    """Compare PyTorch's logits (L, V) with the file's; tokens within `tie` in `reference` count as equal."""
     total, agreed = 0.0, 0
     for expected, got in _parts(reference, logits):
         total += float(kl(expected, got).sum())
         at_its_choice = expected[np.arange(len(expected)), got.argmax(-1)]
         agreed += int((expected.max(-1) - at_its_choice <= tie).sum())
     length = len(reference)
-    return Row(length, max_abs(reference, logits), total / length, agreed / length)
+    return ParityRow(length, max_abs(reference, logits), total / length, agreed / length)
 
 
 def max_abs(a: Logits, b: Logits) -> float:
-    """Largest difference between two arrays (L, V): NaN if either holds one, 0 if L is 0."""
+    """Return the largest difference between two arrays (L, V): NaN if either holds one, 0 if L is 0."""
     return float(np.max([0.0, *(np.abs(x - y).max() for x, y in _parts(a, b))]))  # np.max keeps NaN
 
 
 def worst_kl(reference: Logits, logits: Logits) -> float:
-    """Largest KL(reference || logits) of a position, in nats; NaN if either holds one, 0 if L is 0."""
+    """Return the largest KL(reference || logits) of a position, in nats; NaN is kept, 0 if L is 0."""
     return float(np.max([0.0, *(kl(x, y).max() for x, y in _parts(reference, logits))]))
 
 
 def mean_kl(reference: Sequence[Logits], logits: Sequence[Logits]) -> float:
-    """Mean over all positions of all pairs of KL(reference || logits), in nats."""
+    """Return the mean of KL(reference || logits) over all positions of all pairs, in nats."""
     pairs = [pair for a, b in zip(reference, logits, strict=True) for pair in _parts(a, b)]
     return float(np.concatenate([kl(*pair) for pair in pairs]).mean())
 

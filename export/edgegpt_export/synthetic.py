@@ -1,12 +1,9 @@
-"""Small graphs of one kind of node, for `edgegpt profile`; onnx and numpy only, no torch.
+"""Graphs and files with random weights, for `edgegpt profile` and `edgegpt plan`; onnx and numpy, no torch.
 
-Each holds the nodes of the engine target with the same attributes, often enough that what a call costs
-besides them does not count. Weights are random and keep the variance of what goes through, so that no
-denormal or infinite number changes the speed. Shapes: T new tokens, D width.
-
-A file of a config with random weights, to be measured; onnx and numpy only, no torch.
-
-Speed and memory do not depend on what the weights are. No proof is in the file, and its tool says so.
+Speed and memory do not depend on the values of weights. A file holds no verification result, and its
+tool entry says that its weights are random. A graph repeats one kind of node of the engine target, with
+the same attributes, so often that the rest of a call is negligible; random weights keep the variance of
+the values, so that no denormal or infinite number changes the speed. Shapes: T new tokens, D width.
 """
 
 import json
@@ -25,24 +22,36 @@ from edgegpt.contract import past_names, present_names
 from edgegpt.quantization import block_size, matrices, recipe
 from edgegpt.tokenizer import MIN_VOCAB_SIZE, Tokenizer
 from edgegpt_export.block_quant import Quantised
-from edgegpt_export.graph import Graph, build_engine_graph, embedding, linear
-from edgegpt_export.write import add_metadata, seal, staged, write_model
+from edgegpt_export.graph import MICROSOFT, NORM_EPSILON, Graph, build_engine_graph, embedding, linear
+from edgegpt_export.write import add_metadata, staged, write_digest, write_model
 
 X: Final = "x"  # (1, T, D) float32, or ids (1, T) of lookups
 TOTAL: Final = "total"  # int32 scalar: tokens in the cache after the call
 LAST: Final = "last"  # int32 (1,): total - 1
-_MICROSOFT: Final = "com.microsoft"
 _LENGTH: Final = "tokens"
-_NORM_EPSILON: Final = 1e-5
 
 
-def output_name(i: int) -> str:
-    """Of the i-th node where every one has an output, else of the only output, 0."""
-    return f"y{i}"
+def write_random_file(path: Path, config: ModelConfig, precision: str) -> None:
+    """Write an engine file of `fp32`, `int8` or `int4`, with a tokenizer of the config's vocabulary.
+
+    Raises:
+        ConfigError: head_dim is not a multiple of 8.
+    """
+    bits, shapes = recipe(config, precision), matrices(config)
+    weights = RandomWeights(config.parameter_shapes())
+
+    def pack(name: str, few: int) -> Quantised:
+        return random_packed(shapes[name], few, weights.rng)
+
+    model = build_engine_graph(config, weights, bits, pack=cache(pack))
+    add_metadata(model, _metadata(config, precision, bits))
+    with staged(path) as temporary:
+        write_model(model, temporary)
+        write_digest(temporary)
 
 
 def products(n: int, outputs: int, inputs: int, bits: int) -> bytes:
-    """n products of X (1, T, inputs) with weights (outputs, inputs) of their own, to outputs (1, T, outputs).
+    """Build n products of X (1, T, inputs) with weights (outputs, inputs) each, to outputs (1, T, outputs).
 
     Bind all outputs to one buffer.
     """
@@ -51,21 +60,12 @@ def products(n: int, outputs: int, inputs: int, bits: int) -> bytes:
 
 
 def write_products(path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
-    """The same as a file, with its weights inside or beside it as an engine file has them."""
+    """Write the model of `products` to a file; large weights become external data, as in an engine file."""
     write_model(_products(n, outputs, inputs, bits), path)
 
 
-def _products(n: int, outputs: int, inputs: int, bits: int) -> ModelProto:
-    names = [f"m{i}.weight" for i in range(n)]
-    graph = _graph(dict.fromkeys(names, (outputs, inputs)), bits)
-    results = [_floats(output_name(i), outputs) for i in range(n)]
-    for i, name in enumerate(names):
-        linear(graph, f"/m{i}", name, X, output=output_name(i))
-    return _model(graph, [_floats(X, inputs)], results)
-
-
 def attention(n_layer: int, n_head: int, head_dim: int) -> bytes:
-    """Attention of several layers, all of one packed query, key and value (1, T, 3D), each with its cache.
+    """Build the attention of several layers, each with its cache, on one packed QKV (1, T, 3D).
 
     Inputs X, LAST, TOTAL and the contract's past, outputs the contract's present: bind both to one buffer.
     """
@@ -75,7 +75,7 @@ def attention(n_layer: int, n_head: int, head_dim: int) -> bytes:
         inputs = [X, "", "", *past_names(i), LAST, TOTAL]
         outputs = [f"/{i}/attention", *present_names(i)]
         heads = {"num_heads": n_head, "kv_num_heads": n_head}
-        graph.add("GroupQueryAttention", f"/{i}/attention", inputs, outputs, _MICROSOFT, **heads)
+        graph.add("GroupQueryAttention", f"/{i}/attention", inputs, outputs, MICROSOFT, **heads)
         past += [_cache(name, n_head, "past", head_dim) for name in past_names(i)]
         present += [_cache(name, n_head, "present", head_dim) for name in present_names(i)]
     last = helper.make_tensor_value_info(LAST, TensorProto.INT32, [1])
@@ -84,7 +84,7 @@ def attention(n_layer: int, n_head: int, head_dim: int) -> bytes:
 
 
 def norms(n: int, width: int) -> bytes:
-    """A chain of n times Add and LayerNormalization, X to its output (1, T, width)."""
+    """Build a chain of n times Add and LayerNormalization, X to its output (1, T, width)."""
     graph = _graph({}, 32)
     gain = graph.constant("gain", np.ones(width, np.float32))
     shift = graph.constant("shift", np.zeros(width, np.float32))
@@ -93,23 +93,23 @@ def norms(n: int, width: int) -> bytes:
         stream = graph.add("Add", f"/{i}/sum", [stream, value])
         outputs = [output_name(0) if i == n - 1 else f"/{i}"]
         inputs = [stream, gain, shift]
-        value = graph.add("LayerNormalization", f"/{i}", inputs, outputs, axis=-1, epsilon=_NORM_EPSILON)
+        value = graph.add("LayerNormalization", f"/{i}", inputs, outputs, axis=-1, epsilon=NORM_EPSILON)
     return _serialised(graph, [_floats(X, width)], [_floats(output_name(0), width)])
 
 
 def gelus(n: int, width: int) -> bytes:
-    """A chain of n FastGelu with bias, X to its output (1, T, width)."""
-    bias = np.full(width, 0.5, np.float32)  # keeps the values away from 0, which a chain would come to
-    return _elementwise("FastGelu", n, width, bias, _MICROSOFT)
+    """Build a chain of n FastGelu with bias, X to its output (1, T, width)."""
+    bias = np.full(width, 0.5, np.float32)  # without it a chain would converge to 0
+    return _elementwise("FastGelu", n, width, bias, MICROSOFT)
 
 
 def additions(n: int, width: int) -> bytes:
-    """A chain of n additions of a vector, X to its output (1, T, width)."""
+    """Build a chain of n additions of a vector, X to its output (1, T, width)."""
     return _elementwise("Add", n, width, np.full(width, 1e-3, np.float32), "")
 
 
 def lookups(n: int, rows: int, width: int, bits: int) -> bytes:
-    """n lookups of the ids X (1, T) in tables (rows, width) of their own, to outputs (1, T, width)."""
+    """Build n lookups of the ids X (1, T) in tables (rows, width) each, to outputs (1, T, width)."""
     names = [f"t{i}.weight" for i in range(n)]
     graph = _graph(dict.fromkeys(names, (rows, width)), bits)
     for i, name in enumerate(names):
@@ -118,29 +118,15 @@ def lookups(n: int, rows: int, width: int, bits: int) -> bytes:
     return _serialised(graph, [ids], [_floats(output_name(i), width) for i in range(n)])
 
 
-def _elementwise(op: str, n: int, width: int, vector: NDArray[np.float32], domain: str) -> bytes:
-    graph = _graph({}, 32)
-    constant = graph.constant("vector", vector)
-    value = X
-    for i in range(n):
-        value = graph.add(op, f"/{i}", [value, constant], [output_name(0) if i == n - 1 else f"/{i}"], domain)
-    return _serialised(graph, [_floats(X, width)], [_floats(output_name(0), width)])
-
-
-def _graph(shapes: dict[str, tuple[int, int]], bits: int) -> Graph:
-    """An empty graph whose parameters are random when they are asked for."""
-    weights = RandomWeights(shapes)
-
-    def pack(name: str, few: int) -> Quantised:
-        return random_packed(shapes[name], few, weights.rng)
-
-    return Graph(weights, dict.fromkeys(shapes, bits), pack)
+def output_name(i: int) -> str:
+    """Return the name of the i-th output; a chain of nodes has one, 0."""
+    return f"y{i}"
 
 
 class RandomWeights(Mapping[str, NDArray[np.float32]]):
-    """Arrays by name, of which only the shape is known until one is stored; gains are near 1.
+    """Random arrays by name, made when one is stored; gains of norms are near 1.
 
-    A matrix that is stored in few bits is never made.
+    The float32 values of a quantised matrix are never made.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -172,7 +158,7 @@ class _Lazy:
 
 
 def random_weights(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Of variance 1 / inputs, float32."""
+    """Return uniform float32 weights of variance 1 / inputs."""
     weights = rng.random(shape, np.float32)
     weights -= np.float32(0.5)
     weights *= np.float32((12 / shape[-1]) ** 0.5)
@@ -180,51 +166,13 @@ def random_weights(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[
 
 
 def random_packed(shape: tuple[int, int], bits: int, rng: np.random.Generator) -> Quantised:
-    """The same in few bits, without the search for scales that makes trained weights precise."""
+    """Return a random quantised matrix of that variance, without the search for the best scales."""
     rows, columns = shape
     block = block_size(columns, bits)
     blocks = -(-columns // block)
     packed = rng.integers(0, 256, (rows, blocks, block * bits // 8), np.uint8)
     scale = (12 / columns) ** 0.5 / 2**bits
     return Quantised(packed, np.full((rows, blocks), scale, np.float32), bits)
-
-
-def _serialised(graph: Graph, inputs: list[Any], outputs: list[Any]) -> bytes:
-    model: bytes = _model(graph, inputs, outputs).SerializeToString()
-    return model
-
-
-def _model(graph: Graph, inputs: list[Any], outputs: list[Any]) -> ModelProto:
-    made = helper.make_graph(graph.nodes, "profile", inputs, outputs, list(graph.initializers.values()))
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_MICROSOFT, 1)]
-    return helper.make_model(made, opset_imports=opsets, ir_version=8)
-
-
-def _floats(name: str, width: int) -> Any:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, _LENGTH, width])
-
-
-def _cache(name: str, n_head: int, length: str, head_dim: int) -> Any:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n_head, length, head_dim])
-
-
-def write_random_file(path: Path, config: ModelConfig, precision: str) -> None:
-    """Write an engine file of `fp32`, `int8` or `int4`, with a tokenizer of the config's vocabulary.
-
-    Raises:
-        ConfigError: head_dim is not a multiple of 8.
-    """
-    bits, shapes = recipe(config, precision), matrices(config)
-    weights = RandomWeights(config.parameter_shapes())
-
-    def pack(name: str, few: int) -> Quantised:
-        return random_packed(shapes[name], few, weights.rng)
-
-    model = build_engine_graph(config, weights, bits, pack=cache(pack))
-    add_metadata(model, _metadata(config, precision, bits))
-    with staged(path) as temporary:
-        write_model(model, temporary)
-        seal(temporary)
 
 
 def _metadata(config: ModelConfig, precision: str, bits: Mapping[str, int]) -> dict[str, str]:
@@ -244,7 +192,48 @@ def _metadata(config: ModelConfig, precision: str, bits: Mapping[str, int]) -> d
 
 @cache
 def _tokenizer(vocab_size: int) -> Tokenizer:
-    """One with vocab_size tokens: it is parsed while loading, and argmax looks at so many logits."""
+    """Train a tokenizer of vocab_size tokens: loading parses it, and argmax reads as many logits."""
     letters = np.random.default_rng(0).integers(ord("a"), ord("z") + 1, size=(2 * vocab_size, 8))
     words = (bytes(word).decode() for word in letters.astype(np.uint8))
     return Tokenizer.train(words, vocab_size=max(MIN_VOCAB_SIZE, vocab_size))
+
+
+def _products(n: int, outputs: int, inputs: int, bits: int) -> ModelProto:
+    names = [f"m{i}.weight" for i in range(n)]
+    graph = _graph(dict.fromkeys(names, (outputs, inputs)), bits)
+    results = [_floats(output_name(i), outputs) for i in range(n)]
+    for i, name in enumerate(names):
+        linear(graph, f"/m{i}", name, X, output=output_name(i))
+    return graph.to_model("profile", [_floats(X, inputs)], results)
+
+
+def _elementwise(op: str, n: int, width: int, vector: NDArray[np.float32], domain: str) -> bytes:
+    graph = _graph({}, 32)
+    constant = graph.constant("vector", vector)
+    value = X
+    for i in range(n):
+        value = graph.add(op, f"/{i}", [value, constant], [output_name(0) if i == n - 1 else f"/{i}"], domain)
+    return _serialised(graph, [_floats(X, width)], [_floats(output_name(0), width)])
+
+
+def _graph(shapes: dict[str, tuple[int, int]], bits: int) -> Graph:
+    """Return an empty graph whose parameters are drawn when they are added."""
+    weights = RandomWeights(shapes)
+
+    def pack(name: str, few: int) -> Quantised:
+        return random_packed(shapes[name], few, weights.rng)
+
+    return Graph(weights, dict.fromkeys(shapes, bits), pack)
+
+
+def _serialised(graph: Graph, inputs: list[Any], outputs: list[Any]) -> bytes:
+    model: bytes = graph.to_model("profile", inputs, outputs).SerializeToString()
+    return model
+
+
+def _floats(name: str, width: int) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, _LENGTH, width])
+
+
+def _cache(name: str, n_head: int, length: str, head_dim: int) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n_head, length, head_dim])

@@ -1,16 +1,13 @@
-"""Does a file answer a user's examples as well as float32 does?"""
-
-from collections.abc import Callable
+"""Compare the answers of a file on a user's examples with those of the float32 model."""
 
 import onnxruntime as ort
 
 from edgegpt.examples import Pair
 from edgegpt.model import Checkpoint
-from edgegpt.runtime import Engine, TextGenerator, evaluate, open_session
+from edgegpt.runtime import CheckResult, Engine, TextGenerator, evaluate, open_session
 from edgegpt_export.bit_allocation import Quantisation
-from edgegpt_export.evidence import Check
 from edgegpt_export.graph import build_engine_graph
-from edgegpt_export.request import Examples
+from edgegpt_export.request import Examples, OnStep
 
 
 def task_accuracy(
@@ -19,9 +16,9 @@ def task_accuracy(
     target: str,
     quantisation: Quantisation,
     examples: Examples,
-    on_step: Callable[[str], None] = lambda _: None,
-) -> Check:
-    """How many points of exact match the file loses on a user's examples.
+    on_step: OnStep = lambda _: None,
+) -> CheckResult:
+    """Return the percentage points of exact match that the file loses on a user's examples.
 
     Both answer greedily through the engine: the file, open as `session`, and the checkpoint's own
     weights as float32. A gain counts as no loss.
@@ -36,11 +33,13 @@ def task_accuracy(
         session, checkpoint.config, target=target, n_valid=n_valid, kv_cache=quantisation.kv_cache
     )
     file = _points(engine, checkpoint, pairs)
-    detail = (
+    what = (
         f"points of exact match lost on {len(pairs)} examples of {examples.name}: "
         f"float32 has {full:.1f} %, the file {file:.1f} %"
     )
-    return Check("task accuracy", round(max(full - file, 0.0), 4), quantisation.limits.task_points, detail)
+    return CheckResult(
+        "task accuracy", round(max(full - file, 0.0), 4), quantisation.limits.task_points, what
+    )
 
 
 def _points(engine: Engine, checkpoint: Checkpoint, pairs: list[Pair]) -> float:

@@ -1,12 +1,12 @@
-"""Does an ONNX file compute what the PyTorch model computes? Measured, with limits.
+"""Verify that an ONNX file computes what the PyTorch model computes, within limits.
 
-PyTorch is the reference for whole prompts. What then remains is compared within the file: the same
+PyTorch is the reference for whole prompts. Everything else is compared within the file: the same
 prompt in chunks, token by token and in a batch, fed as a robot feeds it. For the engine target that
 is through a buffer bound as past and as present, longer than the prompt, whose unused rows hold
 1e30, so that reading one would show. Shapes: L positions, V vocab_size.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,28 +19,25 @@ import torch
 
 from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
-from edgegpt.errors import ArtifactError, VerificationError
+from edgegpt.errors import VerificationError
 from edgegpt.model import GPT, Checkpoint, load_checkpoint
-from edgegpt.quantization import BITS, Recipe, matrices, recipe
-from edgegpt.runtime import Artifact, open_artifact
+from edgegpt.quantization import read_recipe
+from edgegpt.runtime import Artifact, CheckResult, Evidence, Limits, ParityRow, open_artifact
 from edgegpt_export.bit_allocation import Quantisation
 from edgegpt_export.calibration import eval_mode
-from edgegpt_export.evidence import Check, Evidence, Limits, Row
 from edgegpt_export.graph_checks import (
     expected_weight_bytes,
     misnamed_matrices,
     unwanted_operators,
     weight_bytes,
 )
-from edgegpt_export.request import read_examples
+from edgegpt_export.request import OnStep, read_examples
 from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache, compare, max_abs, worst_kl
 from edgegpt_export.task_accuracy import task_accuracy
 
-OnStep = Callable[[str], None]
-
-_SEED: Final = 0  # of the tokens; the same file gives the same evidence
+_SEED: Final = 0  # of the tokens; the same file gives the same result
 _STEPS: Final = 64  # token by token over this many at the beginning and at the end of the context
-_SPARE: Final = 5  # rows that a shared buffer has beyond the prompt
+_SPARE: Final = 5  # rows of a shared buffer that the prompt does not fill
 _BATCH: Final = 3
 _BATCH_TOKENS: Final = 8
 
@@ -56,15 +53,15 @@ def verify_file(
     Args:
         path: the .onnx file.
         checkpoint: what it was exported from, loaded or as a folder.
-        on_step: is told what happens next, in a few words.
+        on_step: called with a short status message.
         data: JSONL of prompts and completions; the file's answers are then compared with float32's.
 
     Returns:
-        what was measured; `failures` says what is beyond its limit.
+        the numbers measured now; `failures` lists those outside their limits.
 
     Raises:
         VerificationError: the file was exported from another checkpoint.
-        ArtifactError: the file is missing, damaged, foreign or of a precision that is not known.
+        ArtifactError: the file is missing, damaged, foreign or of an unknown precision.
         CheckpointError, ConfigError, TokenizerError: the checkpoint is not valid.
         DataError: the data is not valid, or an example does not fit into the context.
     """
@@ -75,7 +72,8 @@ def verify_file(
         checkpoint = load_checkpoint(checkpoint)
     _check_origin(artifact, checkpoint, source)
     examples = read_examples(None if data is None else Path(data), checkpoint)
-    quantisation = Quantisation(artifact.precision, _bits(artifact), artifact.kv_cache)
+    bits = read_recipe(artifact.recipe, artifact.config, path)
+    quantisation = Quantisation(artifact.precision, bits, artifact.kv_cache)
     session, target = artifact.session, artifact.target
     evidence = verify(path, session, checkpoint.model, target, quantisation, on_step)
     if examples is None:
@@ -91,7 +89,7 @@ def verify(
     quantisation: Quantisation,
     on_step: OnStep = lambda _: None,
 ) -> Evidence:
-    """Measure a file, open as `session`, against a PyTorch model, whose train/eval modes stay as they are."""
+    """Compare a file, open as `session`, with a PyTorch model, whose train/eval modes do not change."""
     limits = quantisation.limits
     file = _File(session, model, target)
     contents = onnx.load(str(path), load_external_data=False)
@@ -119,15 +117,6 @@ def verify(
     return Evidence(target, quantisation.precision, limits, tuple(rows), tuple(checks))
 
 
-def _bits(artifact: Artifact) -> Recipe:
-    """The file's recipe, as it was stamped."""
-    bits: Recipe = artifact.recipe.get("bits", recipe(artifact.config, "fp32"))
-    known = isinstance(bits, dict) and all(bits.get(name) in BITS for name in matrices(artifact.config))
-    if not known:
-        raise ArtifactError(f"the recipe in {artifact.path} does not fit its config; export it again")
-    return bits
-
-
 def _check_origin(artifact: Artifact, checkpoint: Checkpoint, source: str) -> None:
     path = artifact.path
     if artifact.weights_sha256 != checkpoint.weights_sha256:
@@ -148,7 +137,7 @@ def _check_origin(artifact: Artifact, checkpoint: Checkpoint, source: str) -> No
 
 
 class _File:
-    """The file under test and the model it is held against."""
+    """The file under test and the PyTorch model that it is compared with."""
 
     def __init__(self, session: ort.InferenceSession, model: GPT, target: str) -> None:
         self.session = session
@@ -156,19 +145,19 @@ class _File:
         self.shared = target == ENGINE
 
     def cache(self, batch: int, tokens: int) -> GrowingCache | SharedCache:
-        """An empty cache for that many tokens, as this target is run."""
+        """Return an empty cache for `tokens` tokens, of the kind that this target runs with."""
         if self.shared:
             return SharedCache(self.session, self.model.config, batch, tokens + _SPARE)
         return GrowingCache(self.session, self.model.config, batch)
 
     def prefill(self, ids: Ids) -> Logits:
-        """A prompt (1, L) whole and without a past -> (L, V)."""
+        """Run a prompt (1, L) whole and without a past -> (L, V)."""
         logits: Logits = GrowingCache(self.session, self.model.config, batch=1).feed(ids)[0]
         return logits
 
 
-def _rows(file: _File, ids: Ids, limits: Limits, on_step: OnStep) -> tuple[list[Row], Logits]:
-    """PyTorch against the file at each length, and the file's logits for the longest."""
+def _rows(file: _File, ids: Ids, limits: Limits, on_step: OnStep) -> tuple[list[ParityRow], Logits]:
+    """Compare PyTorch with the file at each length; return the file's logits of the longest too."""
     rows = []
     logits = np.empty((0, 0), np.float32)
     for length in _lengths(ids.shape[1]):
@@ -183,17 +172,19 @@ def _lengths(block_size: int) -> list[int]:
     return sorted({min(max(length, 1), block_size) for length in (1, 2, 7, block_size - 1, block_size)})
 
 
-def _causality(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
+def _causality(file: _File, ids: Ids, whole: Logits, limits: Limits) -> CheckResult:
     """Change every token of the second half; the first half's logits must not move."""
     half = ids.shape[1] // 2
     changed = ids.copy()
     changed[:, half:] = (changed[:, half:] + 1) % whole.shape[-1]
     moved = max_abs(file.prefill(changed)[:half], whole[:half])
-    return Check("causality", moved, limits.causality, "how far earlier logits move when later tokens change")
+    return CheckResult(
+        "causality", moved, limits.causality, "change of earlier logits when later tokens are changed"
+    )
 
 
-def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
-    """Four uneven chunks, the first of one token."""
+def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> CheckResult:
+    """Read the prompt in four uneven chunks, the first of one token."""
     length = ids.shape[1]
     cuts = sorted({0, 1, min(8, length), length // 2, length})
     cache = file.cache(1, length)
@@ -205,16 +196,16 @@ def _chunked(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
     )
 
 
-def _stepwise(file: _File, ids: Ids, whole: Logits, limits: Limits) -> Check:
-    """Token by token from an empty cache, and up to the very end of the context."""
+def _stepwise(file: _File, ids: Ids, whole: Logits, limits: Limits) -> CheckResult:
+    """Read the prompt token by token: from an empty cache, and up to the last position of the context."""
     length = ids.shape[1]
-    beginning = file.cache(1, length)
-    steps = [_steps(beginning, ids, whole, 0, min(_STEPS, length))]
+    start_cache = file.cache(1, length)
+    steps = [_steps(start_cache, ids, whole, 0, min(_STEPS, length))]
     if length > _STEPS:
-        end = file.cache(1, length)
+        end_cache = file.cache(1, length)
         start = length - _STEPS
-        end.feed(ids[:, :start])
-        steps.append(_steps(end, ids, whole, start, length))
+        end_cache.feed(ids[:, :start])
+        steps.append(_steps(end_cache, ids, whole, start, length))
     return _same("stepwise = whole", "the whole prompt", limits, chain.from_iterable(steps))
 
 
@@ -224,8 +215,8 @@ def _steps(
     return ((whole[i : i + 1], cache.feed(ids[:, i : i + 1])[0]) for i in range(start, stop))
 
 
-def _batch(file: _File, tokens: Ids, limits: Limits) -> Check:
-    """A batch without past and then one token more, against its rows one by one."""
+def _batch(file: _File, tokens: Ids, limits: Limits) -> CheckResult:
+    """Run a batch without a past, then one more token, and compare with its rows one by one."""
     length = min(_BATCH_TOKENS, tokens.shape[1])
     cuts = sorted({0, max(length - 1, 1), length})
     together, alone = file.cache(_BATCH, length), [file.cache(1, length) for _ in range(_BATCH)]
@@ -236,30 +227,27 @@ def _batch(file: _File, tokens: Ids, limits: Limits) -> Check:
     return _same("batch = singles", "one row alone", limits, pairs)
 
 
-def _same(name: str, other: str, limits: Limits, pairs: Iterable[tuple[Logits, Logits]]) -> Check:
-    """Logits (L, V) from two ways through the file, by the measure of its precision."""
-    by_kl = limits.max_abs is None
-    measure, what = (worst_kl, "KL divergence") if by_kl else (max_abs, "difference")
+def _same(name: str, other: str, limits: Limits, pairs: Iterable[tuple[Logits, Logits]]) -> CheckResult:
+    """Compare logits (L, V) of two ways through the file, as its precision asks."""
+    measure, what = (worst_kl, "KL divergence") if limits.by_kl else (max_abs, "difference")
     worst = float(np.max([measure(*pair) for pair in pairs]))  # keeps NaN, unlike max()
-    return Check(name, worst, limits.consistency, f"{what} from the logits of {other}")
+    return CheckResult(name, worst, limits.consistency, f"{what} from the logits of {other}")
 
 
-def _weight_bytes(contents: onnx.ModelProto, expected: int) -> Check:
+def _weight_bytes(contents: onnx.ModelProto, expected: int) -> CheckResult:
     found = weight_bytes(contents)
-    detail = f"difference of {found:,} bytes in the file and {expected:,} by the config"
-    return Check("weight bytes", abs(found - expected), 0, detail)
+    what = f"difference of {found:,} bytes in the file and {expected:,} by the config"
+    return CheckResult("weight bytes", abs(found - expected), 0, what)
 
 
-def _precision(contents: onnx.ModelProto, config: ModelConfig, quantisation: Quantisation) -> Check:
+def _precision(contents: onnx.ModelProto, config: ModelConfig, quantisation: Quantisation) -> CheckResult:
     wrong = misnamed_matrices(contents, config, quantisation)
     more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    detail = (
-        f"number of matrices that are not of the bits they are said to be of ({(wrong or ['none'])[0]}{more})"
-    )
-    return Check("precision", len(wrong), 0, detail)
+    what = f"number of matrices whose bits differ from the metadata ({(wrong or ['none'])[0]}{more})"
+    return CheckResult("precision", len(wrong), 0, what)
 
 
-def _operators(contents: onnx.ModelProto, target: str) -> Check:
+def _operators(contents: onnx.ModelProto, target: str) -> CheckResult:
     names = unwanted_operators(contents, target)
-    detail = f"number of operators that are not of the {target} target ({', '.join(names) or 'none'})"
-    return Check("operators", len(names), 0, detail)
+    what = f"number of operators that are not of the {target} target ({', '.join(names) or 'none'})"
+    return CheckResult("operators", len(names), 0, what)

@@ -1,12 +1,12 @@
-"""Write an .onnx file, and the weights beside it when they are large, whole or not at all.
+"""Write an .onnx file, its external data and its metadata, whole or not at all.
 
-Both files are made in a hidden folder beside the target and renamed into place, the data first and
-the .onnx last: the .onnx with its new name is the moment of the change. An exception before that
-moment, KeyboardInterrupt included, puts the old data back. Two renames cannot be one: should the
-machine stop between them, the old .onnx finds no data or new data beside it, which whoever opens it
-is told by the sha256 in its metadata, and its old data is still in the hidden folder.
+Both files are made in a hidden folder next to the target and renamed into place, the data first and
+the .onnx last: the rename of the .onnx completes the change. An exception before it, KeyboardInterrupt
+included, restores the old data. Two renames are not atomic: if the machine stops between them, the old
+.onnx has no data or new data next to it. Opening it then fails, since the sha256 in its metadata does
+not match, and the old data is still in the hidden folder.
 
-What a file says about itself: the metadata_props under `edgegpt.*` keys.
+Metadata are metadata_props under `edgegpt.*` keys.
 """
 
 import hashlib
@@ -32,23 +32,18 @@ from edgegpt_export.bit_allocation import Quantisation
 if TYPE_CHECKING:
     from edgegpt.model import Checkpoint
 
-_ALIGNMENT: Final = 4096  # a tensor begins on a page of its own, so that it can be mapped
-# Requests to end that would end the process at once; Windows has no SIGHUP.
+_ALIGNMENT: Final = 4096  # a tensor begins on a new page, so that it can be mapped
+# Signals that end a process without an exception; Windows has no SIGHUP.
 _ENDING: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _SMALL: Final = 1024  # bytes; constants stay in the .onnx, where onnxruntime can read shapes from them
 
 
-def data_path(path: Path) -> Path:
-    """Where the weights of `path` are when they are not inside."""
-    return path.with_name(f"{path.name}.data")
-
-
 @contextmanager
 def staged(path: Path) -> Iterator[Path]:
-    """Give a path to write, with `data_path` of it too; both take their final names when the block succeeds.
+    """Yield a path to write, with its `data_path`; both get their final names when the block succeeds.
 
-    On any exception what was written goes and an older `path` and its data stay as they were; so they
-    do when the process is asked to end.
+    On any exception, and on SIGTERM or SIGHUP, what was written is deleted and an older `path` and its
+    data stay as they were.
     """
     with _signals_raise():
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
@@ -75,9 +70,67 @@ def write_model(model: ModelProto, path: Path) -> None:
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
+def append_metadata(path: Path, entries: Mapping[str, str]) -> None:
+    """Append entries to a file, whose bytes so far stay as they are.
+
+    Two concatenated protobuf messages are one message with the entries of both, so what was
+    verified is not written again.
+    """
+    addition = ModelProto()
+    add_metadata(addition, entries)
+    with path.open("ab") as file:
+        file.write(addition.SerializeToString(deterministic=True))
+
+
+def write_digest(path: Path) -> None:
+    """Append the sha256 of the file so far, which is checked when it is opened; nothing may follow."""
+    entry = metadata_entry(contract.META_FILE_SHA256, file_sha256(path))
+    with path.open("ab") as file:
+        file.write(entry)
+
+
+def metadata(
+    checkpoint: "Checkpoint", target: str, quantisation: Quantisation, sampling: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return all entries known before verification; none depends on the time or the machine."""
+    return {
+        contract.META_FORMAT_VERSION: str(contract.FORMAT_VERSION),
+        contract.META_TARGET: target,
+        contract.META_CONFIG: checkpoint.config.to_json(),
+        contract.META_TOKENIZER: checkpoint.tokenizer.to_json(),
+        contract.META_PRECISION: quantisation.precision,
+        contract.META_RECIPE: quantisation.to_json(),
+        contract.META_KV_CACHE: quantisation.kv_cache,
+        contract.META_WEIGHTS_SHA256: checkpoint.weights_sha256,
+        contract.META_SAMPLING: json.dumps(sampling),
+        contract.META_TOOL: tool(),
+    }
+
+
+def tool() -> str:
+    """Return the names and versions of the software that makes the file."""
+    import torch  # here, because `synthetic` writes files without it
+
+    return (
+        f"edgegpt {__version__}, torch {torch.__version__}, "
+        f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"
+    )
+
+
+def add_metadata(model: ModelProto, entries: Mapping[str, str]) -> None:
+    """Append entries to a model in memory."""
+    for key, value in entries.items():
+        model.metadata_props.add(key=key, value=value)
+
+
+def data_path(path: Path) -> Path:
+    """Return the path of the external data of `path`."""
+    return path.with_name(f"{path.name}.data")
+
+
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, where they would just kill.
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, unless they have a handler.
 
     Outside the main thread, where Python handles no signals, nothing changes.
     """
@@ -93,8 +146,35 @@ def _signals_raise() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _rename_both(temporary: Path, path: Path) -> None:
+    new_data, data = data_path(temporary), data_path(path)
+    old_data = temporary.with_name("old.data")  # deleted with the folder after success
+    _flush(temporary)
+    had_new_data = new_data.exists()
+    if had_new_data:
+        _flush(new_data)
+    try:
+        if data.exists():
+            data.replace(old_data)
+        if had_new_data:
+            new_data.replace(data)
+        temporary.replace(path)
+    except BaseException:
+        if temporary.exists():  # not renamed: the old .onnx is still in place
+            if had_new_data and not new_data.exists():
+                data.unlink()
+            if old_data.exists():
+                old_data.replace(data)
+        raise
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def _move_out(tensors: list[TensorProto], path: Path) -> str:
-    """Write the tensors' bytes to `path` and let them refer to it; returns the file's sha256."""
+    """Write the tensors' bytes to `path` and make them refer to it; return the file's sha256."""
     digest = hashlib.sha256()
     offset = 0
     with path.open("wb") as file:
@@ -111,83 +191,3 @@ def _move_out(tensors: list[TensorProto], path: Path) -> str:
                 tensor.external_data.add(key=key, value=value)
             offset += length
     return digest.hexdigest()
-
-
-def _rename_both(temporary: Path, path: Path) -> None:
-    new_data, data = data_path(temporary), data_path(path)
-    old_data = temporary.with_name("old.data")  # goes with the folder when all went well
-    _flush(temporary)
-    had_new_data = new_data.exists()
-    if had_new_data:
-        _flush(new_data)
-    try:
-        if data.exists():
-            data.replace(old_data)
-        if had_new_data:
-            new_data.replace(data)
-        temporary.replace(path)
-    except BaseException:
-        if temporary.exists():  # not renamed: the old .onnx is the one in force
-            if had_new_data and not new_data.exists():
-                data.unlink()
-            if old_data.exists():
-                old_data.replace(data)
-        raise
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def metadata(
-    checkpoint: "Checkpoint", target: str, quantisation: Quantisation, sampling: Mapping[str, Any]
-) -> dict[str, str]:
-    """Everything known before verification. Nothing in it depends on when or where it is made."""
-    return {
-        contract.META_FORMAT_VERSION: str(contract.FORMAT_VERSION),
-        contract.META_TARGET: target,
-        contract.META_CONFIG: checkpoint.config.to_json(),
-        contract.META_TOKENIZER: checkpoint.tokenizer.to_json(),
-        contract.META_PRECISION: quantisation.precision,
-        contract.META_RECIPE: quantisation.to_json(),
-        contract.META_KV_CACHE: quantisation.kv_cache,
-        contract.META_WEIGHTS_SHA256: checkpoint.weights_sha256,
-        contract.META_SAMPLING: json.dumps(sampling),
-        contract.META_TOOL: tool(),
-    }
-
-
-def tool() -> str:
-    """Name and version of what makes the file."""
-    import torch  # here, because files of random weights are stamped without it
-
-    return (
-        f"edgegpt {__version__}, torch {torch.__version__}, "
-        f"onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"
-    )
-
-
-def add_metadata(model: ModelProto, entries: Mapping[str, str]) -> None:
-    """Append entries to a model in memory."""
-    for key, value in entries.items():
-        model.metadata_props.add(key=key, value=value)
-
-
-def append_metadata(path: Path, entries: Mapping[str, str]) -> None:
-    """Append entries to a file, whose bytes so far stay as they are.
-
-    Two protobuf messages one after the other are one message with both their entries, so what was
-    verified is not written again.
-    """
-    addition = ModelProto()
-    add_metadata(addition, entries)
-    with path.open("ab") as file:
-        file.write(addition.SerializeToString(deterministic=True))
-
-
-def seal(path: Path) -> None:
-    """Append the sha256 of the file so far, by which whoever opens it finds damage; nothing may follow."""
-    entry = metadata_entry(contract.META_FILE_SHA256, file_sha256(path))
-    with path.open("ab") as file:
-        file.write(entry)

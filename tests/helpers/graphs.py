@@ -1,7 +1,9 @@
-"""Both ONNX targets of small random models, built once a test run for the tests that read them."""
+"""Both ONNX targets of small random models, built once in a test run, and what verification says of one."""
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,17 +11,20 @@ import onnxruntime as ort
 import torch
 from conftest import random_gpt
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.contract import ENGINE
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT
+from edgegpt.runtime import Evidence
+from edgegpt_export.bit_allocation import preset
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.portable import build_portable_graph
+from edgegpt_export.verify import verify
 
 SMALL = ModelConfig(vocab_size=40, block_size=10, n_layer=2, n_head=2, n_embd=16, dropout=0.1)
 TARGETS = ["engine", "portable"]
 
 
-def small(**changes) -> ModelConfig:
+def small(**changes: Any) -> ModelConfig:
     return replace(SMALL, **changes)
 
 
@@ -34,6 +39,35 @@ def model_and_graph(target: str, config: ModelConfig = SMALL) -> tuple[GPT, onnx
     return model, engine_graph(model) if target == ENGINE else build_portable_graph(model)
 
 
+def copied_graph() -> onnx.ModelProto:
+    """Return a copy of the engine target, for a test to damage."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model_and_graph(ENGINE)[1])
+    return copy
+
+
+def add_to_logits(graph: onnx.ModelProto, *nodes: onnx.NodeProto) -> None:
+    """Append nodes that make `extra`, and add it to the logits."""
+    graph.graph.node[-1].output[0] = "/head"
+    last = onnx.helper.make_node("Add", ["/head", "extra"], ["logits"])
+    graph.graph.node.extend([*nodes, last])
+
+
+def verified(
+    folder: Path, graph: onnx.ModelProto, model: GPT | None = None, target: str = ENGINE
+) -> Evidence:
+    """Verify a graph as a float32 file against a model, the one of `model_and_graph` unless given."""
+    path = folder / "file.onnx"
+    onnx.save(graph, str(path))
+    model = model or model_and_graph(ENGINE)[0]
+    return verify(path, session_of(graph), model, target, preset(model.config, "fp32"))
+
+
+def failed(evidence: Evidence) -> list[str]:
+    """Return the names of the checks that failed, or the length for parity."""
+    return [failure.split(":")[0] for failure in evidence.failures]
+
+
 def session_of(graph: onnx.ModelProto) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
@@ -41,11 +75,11 @@ def session_of(graph: onnx.ModelProto) -> ort.InferenceSession:
     return ort.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def random_ids(config: ModelConfig, batch: int = 1, length: int | None = None, seed: int = 0) -> np.ndarray:
+def random_ids(config: ModelConfig, batch: int = 1, length: int | None = None, seed: int = 0) -> Any:
     size = (batch, length or config.block_size)
     return np.random.default_rng(seed).integers(config.vocab_size, size=size)
 
 
-def torch_logits(model: GPT, ids: np.ndarray) -> np.ndarray:
+def torch_logits(model: GPT, ids: Any) -> Any:
     with torch.no_grad():
         return model(torch.from_numpy(ids)).numpy()

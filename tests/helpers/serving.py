@@ -1,7 +1,13 @@
 """A server whose model takes a step only when a test lets it."""
 
 import threading
+from time import perf_counter
+from typing import Any
 
+from edgegpt.errors import EdgeGPTError
+from edgegpt.runtime.engine import Clock
+from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.serving.request import RequestHandle
 from edgegpt.serving.server import GenerationServer
 from helpers.scripted import Script
 
@@ -9,8 +15,11 @@ PROMPT = "go"
 ANSWER = "abcdefgh"
 SOON = 10  # seconds after which a test that hangs fails
 
+Ending = tuple[str, str, type[EdgeGPTError] | None]  # text, finish reason and class of the error
+WHOLE: Ending = (ANSWER, "eos", None)
 
-class Held:
+
+class HeldServer:
     """The answer to PROMPT is ANSWER, one character a step, and the engine thread waits before each.
 
     Attributes:
@@ -18,8 +27,8 @@ class Held:
         ended: the names of the requests in the order of their ends.
     """
 
-    def __init__(self, **options) -> None:
-        self.script = Script(PROMPT, ANSWER)
+    def __init__(self, *, clock: Clock = perf_counter, **options: Any) -> None:
+        self.script = Script(PROMPT, ANSWER, clock=clock)
         self.script.before_step = self._before_step
         self.ended: list[str] = []
         self._waits = threading.Semaphore(0)
@@ -27,7 +36,7 @@ class Held:
         self._free = False
         self.server = GenerationServer(self.script.generator, **options)
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "HeldServer":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -39,16 +48,18 @@ class Held:
             self._waits.release()
             assert self._may.acquire(timeout=SOON)
 
-    def submit(self, name="", prompt=PROMPT, params=None, **options):
-        ticket = self.server.submit(prompt, params, **options)
-        ticket.add_done_callback(lambda ticket: self.ended.append(name))
-        return ticket
+    def submit(
+        self, name: str = "", prompt: str = PROMPT, params: SamplingParams | None = None, **options: Any
+    ) -> RequestHandle:
+        handle = self.server.submit(prompt, params, **options)
+        handle.add_done_callback(lambda handle: self.ended.append(name))
+        return handle
 
-    def busy(self, steps=2, **options):
-        """A request that has taken so many steps and waits to take the next."""
-        ticket = self.submit("running", **options)
+    def busy(self, steps: int = 2, **options: Any) -> RequestHandle:
+        """Submit a request that has taken so many steps and waits to take the next."""
+        handle = self.submit("running", **options)
         self.advance(steps)
-        return ticket
+        return handle
 
     def advance(self, steps: int) -> None:
         """Let the model take so many steps, and wait until it wants to take the next."""
@@ -64,12 +75,20 @@ class Held:
         self._may.release(100)
 
     def hold(self) -> None:
-        """Let it take none again; only while no request is at work."""
+        """Let it take none again; only while no request is running."""
         self._free = False
         self._waits, self._may = threading.Semaphore(0), threading.Semaphore(0)
 
+    def outcomes(self) -> dict[str, int]:
+        """Return the server's counts of outcomes that are not zero."""
+        return {name: n for name, n in self.server.statistics().outcomes.items() if n}
 
-def ended_as(ticket):
-    """Text, finish reason and kind of error of a ticket."""
-    outcome = ticket.outcome(SOON)
-    return outcome.reply.text, outcome.reply.finish_reason, type(outcome.error)
+
+def ended_as(handle: RequestHandle) -> Ending:
+    """Wait for the outcome and return its text, finish reason and class of error."""
+    outcome = handle.outcome(SOON)
+    return (
+        outcome.reply.text,
+        outcome.reply.finish_reason,
+        None if outcome.error is None else type(outcome.error),
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import onnx
 import torch
-from conftest import CORPUS, TINY, random_gpt
+from conftest import CORPUS, TINY as TINY, random_gpt
 
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig
@@ -14,7 +14,7 @@ from edgegpt.tokenizer import Tokenizer
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.portable import build_portable_graph
 
-# A model this small gains nothing from threads, and beside other work they wait for each other.
+# A model this small gains nothing from threads, and on a busy machine they wait for each other.
 torch.set_num_threads(1)
 
 
@@ -31,9 +31,9 @@ def tokenizer() -> Tokenizer:
 @cache
 def _graph(target: str, config: ModelConfig) -> bytes:
     if target == contract.PORTABLE:
-        return build_portable_graph(gpt(config)).SerializeToString()
+        return bytes(build_portable_graph(gpt(config)).SerializeToString())
     weights = {name: tensor.numpy() for name, tensor in gpt(config).state_dict().items()}
-    return build_engine_graph(config, weights).SerializeToString()
+    return bytes(build_engine_graph(config, weights).SerializeToString())
 
 
 def graph(target: str = contract.ENGINE, config: ModelConfig = TINY) -> onnx.ModelProto:
@@ -75,7 +75,8 @@ def torch_logits(ids: list[int], config: ModelConfig = TINY) -> torch.Tensor:
 @cache
 @torch.no_grad()
 def _torch_logits(ids: tuple[int, ...], config: ModelConfig) -> torch.Tensor:
-    return gpt(config)(torch.tensor([ids]))[0, -1]
+    logits: torch.Tensor = gpt(config)(torch.tensor([ids]))[0, -1]
+    return logits
 
 
 def torch_greedy(ids: list[int], n: int, n_valid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the tests of the ROS 2 workspace share. They run in .venv-ros, elsewhere they are not collected."""
+"""Fixtures of the ROS tests, which run in .venv-ros and are not collected elsewhere."""
 
 import os
 import signal
@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import workers
+from helpers.run import (  # noqa: F401  (hooks and a fixture, which pytest finds here)
+    default_signals_in_children,
+    pytest_collection_modifyitems,
+    pytest_configure,
+)
 
 if TYPE_CHECKING:
     from edgegpt_ros.client import GeneratorClient
@@ -26,14 +30,10 @@ elif find_spec("edgegpt_msgs") is None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    workers.share(config)
-
-
 @pytest.fixture
 def ros_env() -> Iterator[dict[str, str]]:
-    """Environment for the processes of one test, in a ROS domain of their own."""
-    from .workspace import environment, own_domain
+    """The environment for the processes of one test, in a ROS domain of their own."""
+    from .helpers.process import environment, own_domain
 
     with own_domain() as domain:
         yield environment(domain)
@@ -41,7 +41,7 @@ def ros_env() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def bounded(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test waits for ever, whatever it waits for."""
+    """End a test that waits too long."""
     minutes = 9 if request.node.get_closest_marker("slow") else 3
 
     def give_up(*_: object) -> None:
@@ -75,8 +75,8 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def slow_domain(model_file: Path) -> Iterator[int]:
     """The ROS domain of a slow generator, one for a module."""
-    from .robot import slow_generator
-    from .workspace import own_domain
+    from .helpers.process import own_domain
+    from .helpers.robot import slow_generator
 
     with own_domain() as domain, slow_generator(domain, model_file):
         yield domain
@@ -84,8 +84,8 @@ def slow_domain(model_file: Path) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def robot(slow_domain: int) -> "Iterator[Node]":
-    """A node beside the slow generator; nobody spins it."""
-    from .robot import robot_node
+    """A node in the domain of the slow generator; no executor spins it."""
+    from .helpers.robot import robot_node
 
     with robot_node(slow_domain) as node:
         yield node
@@ -93,10 +93,10 @@ def robot(slow_domain: int) -> "Iterator[Node]":
 
 @pytest.fixture(scope="module")
 def client(robot: "Node") -> "Iterator[GeneratorClient]":
-    """A client of the slow generator, which is active."""
+    """A client of the active slow generator."""
     from edgegpt_ros.client import GeneratorClient
 
-    from .robot import wait_until_answered
+    from .helpers.robot import wait_until_answered
 
     with GeneratorClient(robot) as client:
         wait_until_answered(client)

@@ -1,17 +1,18 @@
-"""The client library in a robot's own node: what it gives and what it refuses."""
+"""The client library in a robot's own node: what it returns and what it refuses."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from edgegpt_msgs.msg import ErrorCode
 from edgegpt_ros.client import Answer, GeneratorClient, NoServerError, RefusedError
 from rclpy.node import Node
 
-from .peer import SOON, Peer, until
-from .robot import WHOLE
+from .helpers.peer import SOON, Peer, until
+from .helpers.process import ROOT
+from .helpers.robot import WHOLE
 
 
-def test_a_reply_is_typed_and_whole(client: GeneratorClient) -> None:
+def test_an_answer_is_typed_and_whole(client: GeneratorClient) -> None:
     answer = client.generate("stop", timeout_s=SOON, temperature=0)
     assert isinstance(answer, Answer)
     assert answer.finish_reason == "length"
@@ -27,75 +28,73 @@ def test_the_stream_joins_to_the_text_and_comes_while_it_grows(client: Generator
     rest = list(texts)
     assert first + "".join(rest) == pending.result().text
     assert len(rest) > 5
-    assert list(pending) == []  # it is given once
+    assert list(pending) == []  # each text is given once
 
 
-def test_a_request_that_is_not_streamed_comes_in_one_piece(client: GeneratorClient) -> None:
+def test_a_request_without_a_stream_comes_as_one_text(client: GeneratorClient) -> None:
     pending = client.start("stop", stream=False, max_new_tokens=5)
     assert list(pending) == [pending.result(SOON).text]
 
 
-def test_cancelling_gives_what_there_was(client: GeneratorClient) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_cancelling_returns_the_text_so_far(client: GeneratorClient, at_once: bool) -> None:
     pending = client.start("stop")
-    next(iter(pending))
+    if not at_once:
+        next(iter(pending))
     pending.cancel()
     answer = pending.result(SOON)
     assert answer.finish_reason == "cancelled"
-    assert 0 < answer.usage.completion_tokens < WHOLE
-
-
-def test_cancelling_at_once_is_not_lost(client: GeneratorClient) -> None:
-    pending = client.start("stop")
-    pending.cancel()
-    assert pending.result(SOON).finish_reason == "cancelled"
+    assert (0 if at_once else 1) <= answer.usage.completion_tokens < WHOLE
 
 
 def test_a_timeout_cancels_the_request(client: GeneratorClient, slow_domain: int) -> None:
     with Peer(slow_domain) as peer:
         before = peer.counted("cancelled")
-        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
+        with pytest.raises(TimeoutError):
             client.generate("stop", max_new_tokens=200, timeout_s=0.2)
         until(lambda: peer.counted("cancelled") == before + 1, "cancelled request")
-    assert client.generate("stop", max_new_tokens=1, timeout_s=None).usage.completion_tokens == 1
 
 
-@pytest.mark.parametrize("timeout_s", [1e10, float("inf")])
-def test_any_length_of_time_may_be_waited(client: GeneratorClient, timeout_s: float) -> None:
+@pytest.mark.parametrize("timeout_s", [None, 1e10, float("inf")])
+def test_any_length_of_time_may_be_waited(client: GeneratorClient, timeout_s: float | None) -> None:
     assert client.generate("stop", max_new_tokens=1, timeout_s=timeout_s).finish_reason == "length"
 
 
 @pytest.mark.parametrize("timeout_s", [-1, float("nan")])
-def test_a_timeout_that_is_none_is_refused(client: GeneratorClient, timeout_s: float) -> None:
-    with pytest.raises(ValueError, match="timeout_s must be at least 0 seconds, got"):
+def test_a_negative_timeout_is_refused(client: GeneratorClient, timeout_s: float) -> None:
+    with pytest.raises(ValueError, match=str(timeout_s)):
         client.generate("stop", timeout_s=timeout_s)
 
 
-def test_a_refusal_has_code_and_sentence(client: GeneratorClient) -> None:
-    with pytest.raises(RefusedError, match="the prompt '' is empty") as refused:
+def test_a_refusal_has_a_code(client: GeneratorClient) -> None:
+    with pytest.raises(RefusedError, match="''") as refused:
         client.generate("")
     assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
-    ("prompt", "options", "sentence"),
+    ("prompt", "options", "values"),
     [
-        ("a\0b", {}, "the prompt holds a NUL character at position 1"),
-        ("a\ud800", {}, "the prompt holds half a character at position 1"),
-        (None, {}, "the prompt must be text, got None"),
-        ("a", {"session": b"s"}, "the session must be text, got b's'"),
-        ("a", {"session": "s\0"}, "the session holds a NUL character at position 1"),
-        ("a", {"temperature": 10**400}, "temperature must fit into double, got a number of 401 digits"),
-        ("a", {"top": 1}, "there is no option 'top'"),
-        ("a", {"top_k": "many"}, "top_k must be of type int32, got 'many'"),
-        ("a", {"top_k": 2**31}, "top_k must fit into int32"),
-        ("a", {"stop": ["x\0"]}, "the stop holds a NUL character"),
+        ("a\0b", {}, ["prompt", "NUL", "1"]),
+        ("a\ud800", {}, ["prompt", "surrogate", "1"]),
+        (None, {}, ["prompt", "None"]),
+        ("a", {"session": b"s"}, ["session", "b's'"]),
+        ("a", {"session": "s\0"}, ["session", "NUL", "1"]),
+        ("a", {"temperature": 10**400}, ["temperature"]),
+        ("a", {"top": 1}, ["'top'", "top_k"]),
+        ("a", {"top_k": "many"}, ["top_k", "'many'"]),
+        ("a", {"top_k": True}, ["top_k", "True"]),
+        ("a", {"top_k": 2**31}, ["top_k", str(2**31)]),
+        ("a", {"stop": ["x\0"]}, ["stop", "NUL"]),
+        ("a", {"stop": [1]}, ["stop", "1"]),
     ],
 )
 def test_what_no_message_can_hold_is_refused_before_it_is_sent(
-    client: GeneratorClient, prompt: object, options: dict, sentence: str
+    client: GeneratorClient, prompt: Any, options: dict[str, Any], values: list[str]
 ) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=values[0]) as refused:
         client.start(prompt, **options)
+    assert [value for value in values if value not in str(refused.value)] == []
 
 
 def test_without_a_node_there_is_an_error_in_time(robot: Node) -> None:
@@ -106,11 +105,11 @@ def test_without_a_node_there_is_an_error_in_time(robot: Node) -> None:
         client.generate("stop", timeout_s=0.3)
 
 
-def test_the_readmes_ten_lines_run(robot: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    readme = (Path(__file__).parents[2] / "ros2_ws/src/edgegpt_ros/README.md").read_text(encoding="utf-8")
+def test_the_readmes_example_runs(robot: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "ros2_ws/src/edgegpt_ros/README.md").read_text(encoding="utf-8")
     code = readme.partition("```python\n")[2].partition("```")[0]
     assert len([line for line in code.splitlines() if line]) <= 12
-    names = {"node": robot}
+    names: dict[str, Any] = {"node": robot}
     exec(code, names)
     names["client"].close()
     assert capsys.readouterr().out

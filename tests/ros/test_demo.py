@@ -1,11 +1,11 @@
-"""The demo's last act, as `make demo` runs it."""
+"""The ROS 2 part of the demo, as `make demo` runs it."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-from .peer import SOON
-from .workspace import ROOT, environment
+from .helpers.peer import SOON
+from .helpers.process import ROOT, environment
 
 DEMO = ROOT / "examples" / "ros_demo.py"
 
@@ -21,24 +21,25 @@ def demo(file: Path) -> "subprocess.Popen[str]":
     )
 
 
-def test_two_demos_at_once_do_not_meet(model_file: Path) -> None:
+def test_two_concurrent_demos_do_not_receive_each_others_messages(model_file: Path) -> None:
     demos = [demo(model_file), demo(model_file)]
     try:
         for process in demos:
             out, _ = process.communicate(timeout=SOON)
             assert process.returncode == 0, out
             assert "exit code 0" in out
-            # One response to the prompt, not one of each demo's node, and the streamed answers.
+            # One response to the prompt, not one from each demo's node, and the streamed answers.
             assert out.count('{"commands":[{"action":"move","direction":"forward","distance_m":2}]}') == 1
-            assert out.count("generate <-") == out.count("tokens   ->") == 3
+            assert out.count("generate <-") == out.count("tokens   ->") == 2
     finally:
         for process in demos:
             process.kill()
             process.wait()
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     process = demo(tmp_path / "none.onnx")
     out, _ = process.communicate(timeout=SOON)
     assert process.returncode == 1
-    assert out == f"there is no file {tmp_path / 'none.onnx'}; `make demo` exports it\n"
+    assert str(tmp_path / "none.onnx") in out
+    assert out.count("\n") == 1

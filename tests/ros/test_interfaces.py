@@ -1,4 +1,4 @@
-"""The interfaces are built, and what they say by default is what they document."""
+"""The interfaces are built, their defaults are the documented ones, and every field has a comment."""
 
 import subprocess
 import sys
@@ -13,16 +13,15 @@ from edgegpt_msgs.msg import ErrorCode, GenerationOptions, GenerationStats, Mode
 from edgegpt_msgs.srv import Complete, CountTokens
 
 from edgegpt.errors import SamplingError
-from edgegpt.runtime.reply import Timing, Usage
-from edgegpt.runtime.sampling import SamplingParams
+from edgegpt.runtime import SamplingParams, Timing, Usage
 
-from .workspace import WORKSPACE, start
+from .helpers.process import WORKSPACE, start
 
 SOURCES = WORKSPACE / "src" / "edgegpt_msgs"
 INTERFACES = sorted(path.relative_to(SOURCES) for path in SOURCES.glob("*/*.*"))
 
 # Each means "the node's own". No number is one that SamplingParams accepts.
-NODES_OWN = {
+NODES_OWN: dict[str, Any] = {
     "max_new_tokens": -1,
     "temperature": -1.0,
     "top_k": -1,
@@ -52,13 +51,12 @@ def test_every_interface_is_built_and_has_type_support(path: Path) -> None:
     assert interface._TYPE_SUPPORT is not None
 
 
-def test_options_default_to_the_nodes_own() -> None:
+def test_options_are_those_of_sampling_params_and_default_to_the_nodes_own() -> None:
     options = GenerationOptions()
     assert {name: getattr(options, name) for name in names(options)} == NODES_OWN
-
-
-def test_options_have_every_field_of_sampling_params() -> None:
-    assert {field.name for field in fields(SamplingParams)} <= set(names(GenerationOptions))
+    assert {field.name for field in fields(SamplingParams)} <= set(names(options))
+    assert isinstance(ModelInfo().options, GenerationOptions)
+    assert GenerationOptions.SEED_FRESH < NODES_OWN["seed"] < 0
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(SamplingParams) if field.name != "stop"])
@@ -67,61 +65,47 @@ def test_no_default_is_a_value_that_a_request_could_mean(name: str) -> None:
         SamplingParams(**{name: NODES_OWN[name]})
 
 
-def test_a_fresh_seed_can_be_asked_for_and_is_no_seed() -> None:
-    assert GenerationOptions.SEED_FRESH not in (NODES_OWN["seed"], *range(1000))
-    assert GenerationOptions.SEED_FRESH < 0
-
-
 def test_stats_are_named_as_usage_and_timing() -> None:
     assert names(GenerationStats) == [field.name for kind in (Usage, Timing) for field in fields(kind)]
 
 
-def test_a_chunk_is_as_the_design_says() -> None:
-    assert TokenChunk.get_fields_and_field_types() == {
-        "request_id": "string",
-        "index": "uint32",
-        "byte_offset": "uint32",
-        "text": "string",
-        "last": "boolean",
-    }
-
-
-def test_the_service_asks_and_answers_as_the_action() -> None:
+def test_the_service_has_the_fields_of_the_action() -> None:
     goal, result = Generate.Goal.get_fields_and_field_types(), Generate.Result.get_fields_and_field_types()
     assert list(goal) == ["prompt", "session", "options"]
     assert list(result) == ["text", "finish_reason", "error_code", "error", "stats"]
     assert Complete.Request.get_fields_and_field_types() == goal
     assert Complete.Response.get_fields_and_field_types() == result
     assert names(Generate.Feedback) == ["chunk"]
+    assert names(TokenChunk) == ["request_id", "index", "byte_offset", "text", "last"]
 
 
-def test_no_news_is_no_error() -> None:
-    assert ErrorCode.OK == Generate.Result().error_code == Complete.Response().error_code == 0
-    assert CountTokens.Response().error_code == ErrorCode.OK
+def test_error_codes_are_stable_and_0_is_ok() -> None:
     codes = [ErrorCode.OK, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_ACTIVE, ErrorCode.REJECTED]
     assert [*codes, ErrorCode.PREEMPTED, ErrorCode.ENGINE] == list(range(6))
-
-
-def test_model_info_tells_the_nodes_own_options() -> None:
-    assert isinstance(ModelInfo().options, GenerationOptions)
+    assert {m().error_code for m in (Generate.Result, Complete.Response, CountTokens.Response)} == {0}
 
 
 @pytest.mark.parametrize("path", INTERFACES, ids=str)
 def test_every_field_is_commented(path: Path) -> None:
-    """A comment above a field speaks for it and for those that follow without a blank line."""
+    """A comment above a field covers those that follow without a blank line."""
     uncommented = []
     for block in (SOURCES / path).read_text(encoding="utf-8").replace("---\n", "\n").split("\n\n"):
         lines = [line for line in block.splitlines() if line]
         declares = [line for line in lines if not line.startswith("#")]
-        # Whole messages explain themselves in their own file.
+        # Whole messages are explained in their own file.
         known = {"GenerationOptions options", "GenerationStats stats", "TokenChunk chunk", "uint8 OK=0"}
         if declares and not lines[0].startswith("#") and not known.issuperset(declares):
             uncommented += declares
     assert not uncommented
 
 
-def test_edgegpt_and_rclpy_share_a_process_without_torch(ros_env: dict[str, str]) -> None:
-    code = "import sys, rclpy, edgegpt_msgs.msg, edgegpt.generator; print('torch' in sys.modules)"
+def test_the_node_loads_no_library_of_a_workstation(ros_env: dict[str, str]) -> None:
+    unwanted = {"torch", "onnx", "pydantic", "yaml", "typer", "rich", "matplotlib"}
+    code = f"""
+import sys, rclpy.action, rclpy.lifecycle
+of_rclpy = set(sys.modules)  # rclpy itself imports yaml
+import edgegpt_ros.node
+print({unwanted} & (set(sys.modules) - of_rclpy))"""
     process = start([sys.executable, "-c", code], ros_env, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=60)
-    assert (out.strip(), err) == ("False", "")
+    assert (out.strip(), err) == ("set()", "")

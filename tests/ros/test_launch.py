@@ -11,9 +11,9 @@ import yaml
 from edgegpt_ros.parameters import PARAMETERS
 from rclpy.action import get_action_server_names_and_types_by_node
 
-from .pair import generator_and_peer
-from .peer import until
-from .workspace import WORKSPACE, executable
+from .helpers.peer import until
+from .helpers.process import WORKSPACE, executable
+from .helpers.robot import generator_and_peer
 
 PACKAGE = WORKSPACE / "src" / "edgegpt_ros"
 SHARE = WORKSPACE / "install" / "edgegpt_ros" / "share" / "edgegpt_ros"
@@ -23,7 +23,7 @@ PARAMETER_FILES = sorted((PACKAGE / "config").glob("*.yaml"))
 
 
 def parsed(file: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """Arguments by name, and nodes, of a launch file in either language."""
+    """Return the arguments by name, and the nodes, of a launch file in XML or YAML."""
     if file.suffix == ".xml":
         root = ET.parse(file).getroot()
         arguments = {arg.get("name"): dict(arg.attrib) for arg in root.iter("arg")}
@@ -38,45 +38,34 @@ def parsed(file: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]
 
 
 @pytest.mark.parametrize("file", LAUNCH_FILES, ids=lambda file: file.name)
-def test_a_launch_file_starts_what_exists(file: Path) -> None:
+def test_a_launch_file_names_only_what_is_installed(file: Path) -> None:
     arguments, [node] = parsed(file)
     assert set(arguments) == {"model", "params_file", "namespace", "log_level"}
     assert "default" not in arguments["model"]
     assert all(argument["description"] for argument in arguments.values())
     assert Path(executable(node["exec"], node["pkg"])).exists()
     assert node["name"] == "edgegpt"
-    named = [param for param in node["param"] if "name" in param]
-    assert {param["name"] for param in named} <= set(NAMES)
-    assert node["param"][0] == {"from": "$(var params_file)"}  # first, so that `model` goes before it
-    used = set(re.findall(r"\$\(var (\w+)\)", file.read_text()))
-    assert used == set(arguments)
-
-
-@pytest.mark.parametrize("file", LAUNCH_FILES, ids=lambda file: file.name)
-def test_a_launch_file_is_installed_with_the_parameters_it_points_to(file: Path) -> None:
+    assert {param["name"] for param in node["param"] if "name" in param} <= set(NAMES)
+    assert node["param"][0] == {"from": "$(var params_file)"}  # first, so that `model` overrides it
+    assert set(re.findall(r"\$\(var (\w+)\)", file.read_text())) == set(arguments)
     assert (SHARE / "launch" / file.name).exists()
-    default = parsed(file)[0]["params_file"]["default"]
-    assert (SHARE / default.removeprefix("$(find-pkg-share edgegpt_ros)/")).exists()
+    default = arguments["params_file"]["default"].removeprefix("$(find-pkg-share edgegpt_ros)/")
+    assert (SHARE / default).exists()
 
 
 @pytest.mark.parametrize("file", PARAMETER_FILES, ids=lambda file: file.name)
-def test_a_parameter_file_sets_what_exists_to_what_is_allowed(file: Path) -> None:
+def test_a_node_starts_in_a_namespace_with_a_parameter_file(file: Path, model_file: Path) -> None:
     parameters = yaml.safe_load(file.read_text())["/**"]["ros__parameters"]
-    for name, value in parameters.items():
-        assert type(value) is type(NAMES[name].default)
-        if span := NAMES[name].range:
-            assert span[0] <= value <= span[1]
-
-
-@pytest.mark.parametrize("file", PARAMETER_FILES, ids=lambda file: file.name)
-def test_a_node_starts_with_a_parameter_file_as_a_launch_file_gives_it(file: Path, model_file: Path) -> None:
-    expected = yaml.safe_load(file.read_text())["/**"]["ros__parameters"] | {"model": str(model_file)}
+    assert {name: type(value) for name, value in parameters.items()} == {
+        name: type(NAMES[name].default) for name in parameters
+    }
+    expected = parameters | {"model": str(model_file)}
     arguments = ["--params-file", str(file)]
     with generator_and_peer({"model": model_file}, namespace="/robot1", ros_arguments=arguments) as (_, peer):
         assert dict(zip(expected, peer.get(*expected), strict=True)) == expected
 
 
-def test_the_policy_allows_what_the_node_does_and_no_more(model_file: Path) -> None:
+def test_the_policy_grants_exactly_what_the_node_uses(model_file: Path) -> None:
     [profile] = ET.parse(PACKAGE / "config" / "policy.xml").getroot().iter("profile")
 
     def allowed(kind: str, way: str) -> set[str]:
@@ -101,7 +90,7 @@ def test_the_policy_allows_what_the_node_does_and_no_more(model_file: Path) -> N
         def actions() -> set[str]:
             return {name for name, _ in get_action_server_names_and_types_by_node(node, "edgegpt", "/")}
 
-        # The node and what it offers become known bit by bit; asking about an unknown node raises.
+        # Discovery takes time, and rclpy raises an error for a node that it has not discovered.
         until(lambda: "edgegpt" in node.get_node_names(), "node in the graph")
         for offered, expected in (
             (lambda: names(node.get_publisher_names_and_types_by_node), allowed("topic", "publish")),

@@ -1,4 +1,4 @@
-"""What thousands of requests leave behind: nothing."""
+"""Thousands of requests leave no memory behind."""
 
 import time
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from edgegpt_msgs.msg import ErrorCode
 
-from .pair import generator_and_peer
+from .helpers.robot import generator_and_peer
 
-# The node keeps a result for ten seconds. At this pace, which a busy machine falls short of, there are never
-# more than a thousand, so that the figure does not hang on how fast the machine happens to be.
+# The node keeps a result for ten seconds. At no more than this rate it never holds more than a thousand, so
+# the figure does not depend on the machine's speed.
 PER_S = 100
 WARM, GOALS = 1000, 2000
 LIMIT_BYTES = 3e6  # a result that stays takes more than 3 kB; measured: 0.3 MB in all
@@ -38,4 +38,4 @@ def test_counting_takes_little_memory_however_long_the_text(model_file: Path) ->
         for _ in range(3):
             assert peer.count("drive forward " * 3600).tokens > 10_000
             assert peer.count("drive forward " * 150_000).error_code == ErrorCode.INVALID_REQUEST
-        assert process.peak_rss_bytes() - before < 50e6  # were it counted, the text would take 270 MB
+        assert process.peak_rss_bytes() - before < 50e6  # counting the long text would take 270 MB

@@ -1,11 +1,11 @@
-"""Nothing is lost on the topic `tokens`, however its chunks are grouped."""
+"""The topic `tokens` loses no chunk, however the chunks are grouped."""
 
 from pathlib import Path
 
 import pytest
 from edgegpt_msgs.msg import ErrorCode
 
-from .pair import generator_and_peer
+from .helpers.robot import generator_and_peer
 
 
 @pytest.mark.slow

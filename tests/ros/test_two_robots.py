@@ -1,4 +1,4 @@
-"""Two robots in one network, each with a generator and clients at full rate: nothing crosses over."""
+"""Two robots in one network, with clients at full rate, never receive each other's data."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,32 +11,25 @@ from edgegpt_msgs.msg import ErrorCode, GenerationOptions
 from edgegpt_msgs.srv import Complete
 from std_msgs.msg import String
 
-from .generator_process import GeneratorProcess
-from .peer import SOON, Goal, Peer, until
-from .workspace import environment, own_domain
+from .helpers.peer import Goal, Peer, until
+from .helpers.process import GeneratorProcess, environment, own_domain
 
-IN_FLIGHT = 4  # requests of each door that are on their way at any time
-REQUESTS = 80  # of each door
-PROMPTS = [
-    "drive forward two metres",
-    "turn left 90 degrees",
-    "stop",
-    "go to the kitchen",
-    "find the red mug",
-]
-ASKED = [PROMPTS[n % len(PROMPTS)] for n in range(REQUESTS)]
+IN_FLIGHT = 4  # requests of each interface that are on their way at any time
+REQUESTS = 80  # of each interface
+PROMPTS = ["drive forward two metres", "turn left 90 degrees", "stop", "go to the kitchen", "find a mug"]
+SENT = [PROMPTS[n % len(PROMPTS)] for n in range(REQUESTS)]
 
 
 @pytest.fixture(scope="module")
 def robots(model_file: Path) -> Iterator[tuple[Peer, Peer]]:
-    """The same questions have other answers: the second robot draws them with a seed of its own."""
+    """Two robots whose answers to the same prompts differ: the second one samples, with its own seed."""
     parameters = {"model": model_file, "chunk_ms": 0, "queue_depth": 100, "tokens_depth": 20000}
-    drawing = {"temperature": 5.0, "seed": 7, "max_new_tokens": 24}
+    sampling = {"temperature": 5.0, "seed": 7, "max_new_tokens": 24}
     with own_domain() as domain:
         env = environment(domain)
         with (
             GeneratorProcess(env, parameters, namespace="/robot1"),
-            GeneratorProcess(env, parameters | drawing, namespace="/robot2"),
+            GeneratorProcess(env, parameters | sampling, namespace="/robot2"),
             Peer(domain, "/robot1", depth=20000) as one,
             Peer(domain, "/robot2", depth=20000) as two,
         ):
@@ -47,10 +40,10 @@ def robots(model_file: Path) -> Iterator[tuple[Peer, Peer]]:
 
 
 def at_full_rate(send: Callable[[str], Any], receive: Callable[[Any], Any]) -> list[Any]:
-    """Send all questions, the next one as soon as fewer than IN_FLIGHT are on their way; what came back."""
+    """Send all prompts, never more than IN_FLIGHT at a time, and return what was received."""
     waiting: deque[Any] = deque()
     received = []
-    for prompt in ASKED:
+    for prompt in SENT:
         if len(waiting) == IN_FLIGHT:
             received.append(receive(waiting.popleft()))
         waiting.append(send(prompt))
@@ -76,56 +69,59 @@ def by_prompt(peer: Peer) -> list[str]:
     publisher = peer.node.create_publisher(String, "prompt", 100)
     until(publisher.get_subscription_count, "subscriber of prompt")
     before = len(peer.responses)
-    sent = iter(range(REQUESTS))
+    numbers = iter(range(before, before + REQUESTS))
 
     def publish(prompt: str) -> int:
         publisher.publish(String(data=prompt))
-        return next(sent)
+        return next(numbers)
 
     def receive(number: int) -> str:
-        until(lambda: len(peer.responses) > before + number, f"response {number}", SOON)
-        return peer.responses[before + number]
+        until(lambda: len(peer.responses) > number, f"response {number}")
+        return peer.responses[number]
 
     responses = at_full_rate(publish, receive)
     peer.destroy(peer.node.destroy_publisher, publisher)
     return responses
 
 
-def test_two_robots_with_clients_at_full_rate_do_not_hear_each_other(robots: tuple[Peer, Peer]) -> None:
+def wait_for_last_chunks(peer: Peer, n: int) -> None:
+    """Wait until the topic `tokens` has carried n whole answers."""
+    until(lambda: sum(chunk.last for chunk in list(peer.tokens)) == n, f"last chunk of {n} answers")
+
+
+def test_two_robots_with_clients_at_full_rate_receive_only_their_own_answers(
+    robots: tuple[Peer, Peer],
+) -> None:
     alone = {peer: {prompt: peer.complete(prompt).text for prompt in PROMPTS} for peer in robots}
     assert not set(alone[robots[0]].values()) & set(alone[robots[1]].values())
     for peer in robots:
         peer.say("stop")
-        until(lambda peer=peer: sum(c.last for c in list(peer.tokens)) == len(PROMPTS) + 1, "last chunk")
+        wait_for_last_chunks(peer, len(PROMPTS) + 1)
         peer.tokens.clear()
 
-    doors = (by_action, by_complete, by_prompt)
-    with ThreadPoolExecutor(len(robots) * len(doors)) as pool:
-        work = {peer: [pool.submit(door, peer) for door in doors] for peer in robots}
+    interfaces = (by_action, by_complete, by_prompt)
+    with ThreadPoolExecutor(len(robots) * len(interfaces)) as pool:
+        work = {peer: [pool.submit(ask, peer) for ask in interfaces] for peer in robots}
         came = {peer: [future.result() for future in futures] for peer, futures in work.items()}
 
     for peer in robots:
         goals, responses, texts = came[peer]
-        expected = [alone[peer][prompt] for prompt in ASKED]
+        expected = [alone[peer][prompt] for prompt in SENT]
         assert [goal.end()[::2] for goal in goals] == [("succeeded", ErrorCode.OK)] * REQUESTS
         assert [goal.result().text for goal in goals] == expected
         assert [response.text for response in responses] == expected
         assert texts == expected  # in the order of the prompts
         for goal in goals:
             assert {chunk.request_id for chunk in goal.feedback} <= {goal.id.hex}
-        # They did meet: hardly one found the node idle.
+        # They did compete: most requests had to wait.
         waited = [answer.stats.queue_ms for answer in (*(goal.result() for goal in goals), *responses)]
         assert sum(ms > 0.5 for ms in waited) > REQUESTS
-
-    for peer in robots:  # the topic `tokens` carried the answers of all doors, and of this robot alone
-        until(
-            lambda peer=peer: sum(c.last for c in list(peer.tokens)) == 3 * REQUESTS,
-            "last chunk of each answer",
-        )
+        # The topic `tokens` has carried the answers of all interfaces, and of this robot alone.
+        wait_for_last_chunks(peer, 3 * REQUESTS)
         streams: dict[str, str] = {}
         for chunk in peer.tokens:
             streams[chunk.request_id] = streams.get(chunk.request_id, "") + chunk.text
-        assert {goal.id.hex for goal in came[peer][0]} < set(streams)
-        assert sorted(streams.values()) == sorted([alone[peer][prompt] for prompt in ASKED] * 3)
+        assert {goal.id.hex for goal in goals} < set(streams)
+        assert sorted(streams.values()) == sorted(expected * 3)
     one, two = ({chunk.request_id for chunk in peer.tokens} for peer in robots)
     assert not one & two

@@ -1,4 +1,4 @@
-"""The tests of several processes do not hear each other."""
+"""Tests of several processes use different ROS domains."""
 
 import subprocess
 import sys
@@ -6,14 +6,14 @@ from pathlib import Path
 
 HOLD = """
 import sys
-from ros.workspace import own_domain
+from ros.helpers.process import own_domain
 with own_domain() as domain:
     print(domain, flush=True)
     sys.stdin.read()
 """
 
 
-def test_processes_side_by_side_never_hold_the_same_domain(ros_env: dict[str, str]) -> None:
+def test_concurrent_processes_never_hold_the_same_domain(ros_env: dict[str, str]) -> None:
     tests = Path(__file__).parents[1]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     holders = [subprocess.Popen([sys.executable, "-c", HOLD], cwd=tests, **pipes) for _ in range(6)]

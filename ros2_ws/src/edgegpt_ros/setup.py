@@ -1,4 +1,4 @@
-"""Where ROS 2 finds the package's parts."""
+"""Install the Python package, its executables, launch files and parameter files."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ NAME = "edgegpt_ros"
 
 
 def files(folder: str, pattern: str) -> list[str]:
-    """Paths from here, in one order everywhere."""
+    """Return the matching paths, sorted so that every build is the same."""
     return sorted(str(path) for path in Path(folder).glob(pattern))
 
 
@@ -32,7 +32,7 @@ setup(
             "chat = edgegpt_ros.chat:main",
         ]
     },
-    # edgegpt is not named: colcon does not install what pip must, and importing it says what is missing.
+    # edgegpt is not listed: colcon does not install pip packages, and the import error names what is missing.
     install_requires=["setuptools"],
     zip_safe=False,
 )

@@ -1,7 +1,7 @@
-"""A conversation in the terminal: `ros2 run edgegpt_ros chat`.
+"""Chat with a generator in the terminal: `ros2 run edgegpt_ros chat`.
 
-Ctrl-C cancels the answer that is growing, or ends the chat; so do /quit and Ctrl-D. /new begins a new
-conversation. `--ros-args -r __ns:=/robot1` talks to the generator of robot1.
+Ctrl-C cancels a running answer, and ends the chat at the prompt, as /quit and Ctrl-D do. /new begins a new
+conversation. `--ros-args -r __ns:=/robot1` connects to the generator of robot1.
 """
 
 import sys
@@ -13,27 +13,28 @@ import rclpy
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
-from edgegpt_ros.beginning import early_exit
 from edgegpt_ros.client import ClientError, GeneratorClient
+from edgegpt_ros.main import early_exit
 
 _USAGE: Final = """\
 usage: chat [--ros-args [-r FROM:=TO] ...]
 
-A conversation with a generator in the terminal. Ctrl-C cancels the answer that is growing, or ends the
-chat; so do /quit and Ctrl-D. /new begins a new conversation.
+Chat with a generator in the terminal. Ctrl-C cancels a running answer, and ends the chat at the prompt, as
+/quit and Ctrl-D do. /new begins a new conversation.
 
   ros2 run edgegpt_ros chat --ros-args -r __ns:=/robot1"""
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Chat until the user has enough."""
+    """Chat until the user ends it."""
     code = early_exit("the chat", _USAGE, args)
     sys.exit(_run(args) if code is None else code)
 
 
 def _run(args: Sequence[str] | None) -> int:
     try:
-        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)  # Ctrl-C is ours
+        # rclpy's own handler of SIGINT would end the client, and with it the conversation.
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         node = Node(f"edgegpt_chat_{uuid4().hex[:6]}")
     except Exception as error:
         print(f"the chat cannot start: {' '.join(str(error).split())}", file=sys.stderr)
@@ -41,7 +42,7 @@ def _run(args: Sequence[str] | None) -> int:
     try:
         with GeneratorClient(node) as client:
             if not client.wait_for_server(10.0):
-                print("no generator answers here; start one: ros2 run edgegpt_ros generator", file=sys.stderr)
+                print("no generator is running; start one: ros2 run edgegpt_ros generator", file=sys.stderr)
                 return 2
             _chat(client)
     except KeyboardInterrupt:
@@ -62,7 +63,7 @@ def _chat(client: GeneratorClient) -> None:
             print()
             return
         except UnicodeDecodeError as error:
-            print(f"that line is not UTF-8: {error.reason}; type it again")
+            print(f"the line is not UTF-8: {error.reason}; type it again")
             continue
         if line == "/quit":
             return

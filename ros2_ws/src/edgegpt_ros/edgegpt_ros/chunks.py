@@ -1,4 +1,4 @@
-"""The pieces of an answer as TokenChunks, grouped by time."""
+"""Group the text chunks of an answer by time and send them as TokenChunk messages."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -6,18 +6,23 @@ from time import perf_counter
 from edgegpt_msgs.msg import TokenChunk
 
 from edgegpt.runtime import TextChunk
-from edgegpt_ros.wire import wire
+from edgegpt_ros.convert import ros_text
 
 
 class ChunkStream:
-    """Sends at most one chunk in chunk_ms, and the first piece at once if it shall; `end` sends what is left.
-
-    It is called by one thread at a time.
-    """
+    """Sends at most one message per chunk_ms; `end` sends the rest. One thread at a time may call it."""
 
     def __init__(
         self, request_id: str, send: Callable[[TokenChunk], None], chunk_ms: float, *, at_once: bool
     ) -> None:
+        """Begin with index 0.
+
+        Args:
+            request_id: id of the request, part of each message.
+            send: sends one message.
+            chunk_ms: minimum time between two messages, in milliseconds.
+            at_once: whether the first chunk is sent immediately, or after chunk_ms.
+        """
         self._request_id = request_id
         self._send = send
         self._seconds = chunk_ms / 1000
@@ -26,16 +31,16 @@ class ChunkStream:
         self._byte_offset = 0
         self._texts: list[str] = []
 
-    def add(self, piece: TextChunk) -> None:
-        """Send the piece, or keep it for the next chunk."""
-        self._texts.append(wire(piece.text))
+    def add(self, chunk: TextChunk) -> None:
+        """Send the text now, or keep it for the next message."""
+        self._texts.append(ros_text(chunk.text))
         now = perf_counter()
         if now >= self._next:
             self._next = now + self._seconds
             self._flush(last=False)
 
     def end(self) -> None:
-        """Send the last chunk, which is empty when all the text has been sent."""
+        """Send the last message, whose text is empty if all text has been sent."""
         self._flush(last=True)
 
     def _flush(self, *, last: bool) -> None:

@@ -1,6 +1,6 @@
-"""Between messages and what edgegpt takes and gives. No node, no topics."""
+"""Convert between ROS messages and edgegpt's values. No node and no topics here."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from edgegpt_msgs.msg import ErrorCode, GenerationOptions, GenerationStats
@@ -15,9 +15,8 @@ from edgegpt.errors import (
     SessionError,
     TokenizerError,
 )
-from edgegpt.runtime import FinishReason, SamplingParams, Timing, Usage
+from edgegpt.runtime import Reply, SamplingParams, Timing, Usage
 from edgegpt.serving import Outcome
-from edgegpt_ros.wire import wire
 
 _CODES: Final[dict[type[EdgeGPTError], int]] = {
     NotActiveError: ErrorCode.NOT_ACTIVE,
@@ -30,61 +29,36 @@ _CODES: Final[dict[type[EdgeGPTError], int]] = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What every door says at the end of a request; the fields are those of the messages."""
-
-    text: str
-    finish_reason: FinishReason
-    error_code: int
-    error: str
-    stats: GenerationStats
-
-    def into(self, message: Any) -> Any:
-        """Fill a result of Generate or a response of Complete."""
-        for field in fields(self):
-            setattr(message, field.name, getattr(self, field.name))
-        return message
-
-
-def answer_of(outcome: Outcome) -> Answer:
-    """The answer to a request that the server had accepted."""
+def fill(message: Any, outcome: Outcome) -> Any:
+    """Fill a result of Generate or a response of Complete, and return it."""
     reply, error = outcome.reply, outcome.error
-    return Answer(
-        text=wire(reply.text),
-        finish_reason=reply.finish_reason,
-        error_code=code_of(error),
-        error="" if error is None else wire(str(error)),
-        stats=stats_of(reply.usage, reply.timing),
-    )
+    message.text = ros_text(reply.text)
+    message.finish_reason = reply.finish_reason
+    message.error_code = code_of(error)
+    message.error = "" if error is None else ros_text(str(error))
+    message.stats = _stats(reply.usage, reply.timing)
+    return message
 
 
-def refusal(error: EdgeGPTError) -> Answer:
-    """The answer to a request that was never accepted."""
-    return Answer("", "error", code_of(error), wire(str(error)), GenerationStats())
+def refused(error: EdgeGPTError) -> Outcome:
+    """Return the outcome of a request that the server has never accepted."""
+    reply = Reply("", "error", Usage(0, 0, 0), Timing(0, 0, 0, 0, 0, 0, 0, 0), ())
+    return Outcome(reply, error.with_traceback(None))  # a traceback would keep the request's memory
 
 
 def code_of(error: EdgeGPTError | None) -> int:
-    """The ErrorCode of an error, OK for none."""
+    """Return the ErrorCode of an error, OK for None."""
     default = ErrorCode.OK if error is None else ErrorCode.ENGINE
     code: int = next((code for kind, code in _CODES.items() if isinstance(error, kind)), default)
     return code
 
 
-def stats_of(usage: Usage, timing: Timing) -> GenerationStats:
-    """Counts and milliseconds as a message."""
-    milliseconds = {
-        name: float(value) for name, value in vars(timing).items()
-    }  # a message takes no int for it
-    return GenerationStats(**vars(usage), **milliseconds)
-
-
 def params_of(options: Any, own: SamplingParams) -> SamplingParams:
-    """`own` with what the options say differently.
+    """Return `own` with the options that a request has set.
 
     Args:
-        options: a GenerationOptions, or the node's parameters, which have the same names and mean the same.
-        own: what -1 and an empty `stop` stand for.
+        options: a GenerationOptions, or the node's parameters, which have the same names and meaning.
+        own: the values that -1 and an empty `stop` refer to.
 
     Raises:
         SamplingError: a value is outside its range.
@@ -105,36 +79,37 @@ def params_of(options: Any, own: SamplingParams) -> SamplingParams:
 
 
 def options_of(params: SamplingParams, *, stream: bool) -> GenerationOptions:
-    """The options of a node, with no -1 among them and what is off written out."""
+    """Return the options of a node, without any -1 and with explicit values for what is off."""
     options = GenerationOptions(stream=int(stream))
     for field in fields(params):
         if field.name not in ("seed", "stop"):
-            kind = type(getattr(options, field.name))  # a message takes no int for a float
+            kind = type(getattr(options, field.name))  # a float field of a message takes no int
             setattr(options, field.name, kind(getattr(params, field.name) or 0))
     options.seed = GenerationOptions.SEED_FRESH if params.seed is None else params.seed
-    options.stop = [wire(text) for text in params.stop] or [""]
+    options.stop = [ros_text(text) for text in params.stop] or [""]
     return options
 
 
-def refuse_constraints(options: GenerationOptions) -> None:
-    """Refuse what this version cannot honour; it must not be ignored.
-
-    Raises:
-        SamplingError: the options hold a schema, a regex or choices.
-    """
+def refuse_reserved(options: GenerationOptions) -> None:
+    """Raise SamplingError for the reserved fields schema, regex and choices: they must not be ignored."""
     for name in ("schema", "regex", "choices"):
         if value := getattr(options, name):
             raise SamplingError(
-                f"this node cannot hold answers to a constraint yet, got {name} {str(value)[:40]!r}; "
-                "leave it empty"
+                f"{name} is reserved for a later release, got {str(value)[:40]!r}; leave it empty"
             )
 
 
 def refuse_nul(name: str, text: str) -> None:
-    """Refuse what the middleware would cut on its way back.
-
-    Raises:
-        PromptError: the text holds a NUL.
-    """
+    """Raise PromptError for a text with a NUL, at which the middleware would cut it."""
     if "\0" in text:
         raise PromptError(f"the {name} holds a NUL character at position {text.index(chr(0))}; remove it")
+
+
+def ros_text(text: str) -> str:
+    """Replace what no ROS string holds by U+FFFD: a NUL would cut the text, a lone surrogate raises."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+
+
+def _stats(usage: Usage, timing: Timing) -> GenerationStats:
+    milliseconds = {name: float(value) for name, value in vars(timing).items()}  # a message takes no int
+    return GenerationStats(**vars(usage), **milliseconds)

@@ -1,4 +1,4 @@
-"""What the node says of itself on /diagnostics."""
+"""Publish the node's status on /diagnostics."""
 
 from collections.abc import Callable
 
@@ -6,31 +6,29 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
 from edgegpt.serving import ServerStatistics
-from edgegpt_ros.events import NO_PUBLISHER_EVENTS
+from edgegpt.system import rss_bytes
+from edgegpt_ros.convert import ros_text
+from edgegpt_ros.qos import create_publisher
 from edgegpt_ros.requests import Requests
-from edgegpt_ros.resident import rss_bytes
-from edgegpt_ros.wire import wire
 
 PERIOD_S = 1.0
 
 
 class Diagnostics:
-    """Sends one status each second.
+    """Publishes one status per second.
 
     Attributes:
         hardware_id: name of the model; empty while none is loaded.
     """
 
     def __init__(self, node: Node, requests: Requests, problem: Callable[[], str]) -> None:
-        """`problem` says why the node cannot be what it should; empty when it can."""
+        """Begin to publish; `problem` returns why the node cannot be configured, or an empty string."""
         self._node = node
         self._requests = requests
-        self._misses = 0  # deadline misses until the last status
+        self._misses = 0  # deadline misses up to the last status
         self._problem = problem
         self.hardware_id = ""
-        self._publisher = node.create_publisher(
-            DiagnosticArray, "/diagnostics", 10, event_callbacks=NO_PUBLISHER_EVENTS
-        )
+        self._publisher = create_publisher(node, DiagnosticArray, "/diagnostics", 10)
         node.create_timer(PERIOD_S, self._publish)
 
     def _publish(self) -> None:
@@ -43,14 +41,12 @@ class Diagnostics:
         )
         misses = 0 if statistics is None else statistics.deadline_misses
         if problem := self._problem():
-            status.level, status.message = DiagnosticStatus.ERROR, wire(problem)
+            status.level, status.message = DiagnosticStatus.ERROR, ros_text(problem)
         elif statistics is None or statistics.state != "active":
             status.level, status.message = DiagnosticStatus.WARN, f"the node is {self._requests.state}"
         elif misses > self._misses:
-            status.level, status.message = (
-                DiagnosticStatus.WARN,
-                f"{misses - self._misses} deadlines missed lately",
-            )
+            status.level = DiagnosticStatus.WARN
+            status.message = f"{misses - self._misses} deadlines missed since the last status"
         else:
             status.level, status.message = DiagnosticStatus.OK, "busy" if statistics.busy else "idle"
         self._misses = misses
@@ -59,7 +55,7 @@ class Diagnostics:
         self._publisher.publish(array)
 
     def _values(self, statistics: ServerStatistics | None) -> dict[str, str]:
-        values = {"state": self._requests.state, "rss_mb": f"{rss_bytes() / 1e6:.1f}"}
+        values = {"state": self._requests.state, "rss_mb": f"{(rss_bytes() or 0) / 1e6:.1f}"}
         if statistics is not None:
             values |= {
                 "work": "busy" if statistics.busy else "idle",

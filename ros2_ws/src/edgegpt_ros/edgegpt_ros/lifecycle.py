@@ -1,4 +1,4 @@
-"""What rclpy leaves out of a managed node."""
+"""Run the transitions of a lifecycle node on threads, one at a time, and survive the impossible ones."""
 
 import threading
 from collections.abc import Callable
@@ -8,28 +8,28 @@ from lifecycle_msgs.srv import ChangeState
 from rclpy.lifecycle import LifecycleNode
 
 from edgegpt.errors import first_line
-from edgegpt_ros.deferred import defer
+from edgegpt_ros.deferred_reply import defer
 
-# One that is over for its client may still be on its last lines.
+# A transition whose reply has been sent may not have released the lock yet.
 _SETTLE_S: Final = 0.1
 
 
 class Transitions:
-    """Runs the transitions of a node one at a time, and none of them on an executor's thread.
+    """Runs the transitions of a node one at a time, each on a thread of its own.
 
-    A transition may take as long as loading a model, and the executor has to answer the doors meanwhile.
-    One that comes while another is under way is answered with `success: false`, and so is one that the
-    state does not have: rclpy raises from the service's callback, which ends the executor's spin and
-    leaves the client without an answer (ros2/rclpy#1209).
+    A transition may take as long as loading a model, and the executor has to answer requests meanwhile.
+    One that is requested during another gets `success: false`, and so does one that the state does not
+    have: rclpy raises an exception in the service's callback then, which ends the executor's spin and
+    leaves the client without a reply (ros2/rclpy#1209).
 
     Attributes:
-        closed: whether there will be no more.
+        closed: whether all further transitions are refused.
     """
 
     def __init__(self, node: LifecycleNode) -> None:
         """Take over the service `change_state`."""
         self._logger = node.get_logger()
-        self._turn = threading.Lock()  # held by the one under way, and by none once it is closed
+        self._running = threading.Lock()  # held during a transition, and for good after `close`
         self.closed = False
         service = next(s for s in node.services if s.srv_type is ChangeState)
         change = service.callback
@@ -43,31 +43,31 @@ class Transitions:
         defer(service, begin)
 
     def begin(
-        self, transition: Callable[[], bool], tell: Callable[[bool], object] = lambda success: None
+        self, transition: Callable[[], bool], on_end: Callable[[bool], object] = lambda success: None
     ) -> None:
-        """Run a transition on a thread of its own, and tell whether it succeeded, from there too."""
-        arguments = (transition, tell)
+        """Run a transition on a new thread, and call on_end(success) there."""
+        arguments = (transition, on_end)
         threading.Thread(target=self._run, args=arguments, name="edgegpt-transition", daemon=True).start()
 
     def close(self, timeout_s: float) -> bool:
-        """Refuse all from now on; whether the one under way, if any, has ended within timeout_s."""
+        """Refuse all further transitions; return whether the running one, if any, ended within timeout_s."""
         self.closed = True
-        return self._turn.acquire(timeout=timeout_s)
+        return self._running.acquire(timeout=timeout_s)
 
-    def _run(self, transition: Callable[[], bool], tell: Callable[[bool], object]) -> None:
+    def _run(self, transition: Callable[[], bool], on_end: Callable[[bool], object]) -> None:
         success = False
         try:
-            if not self._turn.acquire(timeout=_SETTLE_S):
-                reason = "the node is shutting down" if self.closed else "another one is under way"
+            if not self._running.acquire(timeout=_SETTLE_S):
+                reason = "the node is shutting down" if self.closed else "another one is running"
                 self._logger.warning(f"transition refused: {reason}")
             else:
                 try:
                     success = transition()
                 finally:
-                    self._turn.release()
+                    self._running.release()
         except Exception as error:
             self._logger.warning(f"transition refused: {first_line(error)}")
         try:
-            tell(success)
-        except Exception as error:  # the client may be gone
+            on_end(success)
+        except Exception as error:  # the client may have gone
             self._logger.warning(f"a response of `change_state` was not sent: {error!r}")

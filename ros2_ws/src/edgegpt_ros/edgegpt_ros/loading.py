@@ -1,4 +1,4 @@
-"""From a model file to a generator and what there is to say about it."""
+"""Load a model file for the node: a generator, and its description as ModelInfo."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,8 @@ import edgegpt
 from edgegpt.accounting import parameter_count
 from edgegpt.errors import ConfigError
 from edgegpt.runtime import Artifact, Engine, TextGenerator, open_artifact
-from edgegpt_ros.resident import peak_rss_bytes
-from edgegpt_ros.wire import wire
+from edgegpt.system import peak_rss_bytes
+from edgegpt_ros.convert import ros_text
 
 if TYPE_CHECKING:
     from edgegpt.budget import Budget
@@ -21,8 +21,8 @@ _MB = 1e6
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A model that is ready to answer, and all of its ModelInfo but the options."""
+class LoadedModel:
+    """A model that is ready to answer, and its ModelInfo without the options."""
 
     generator: TextGenerator
     info: ModelInfo
@@ -30,8 +30,8 @@ class Loaded:
 
 def load_model(
     path: str, *, threads: int, capacity: int, tokens_depth: int, budget: str, logger: RcutilsLogger
-) -> Loaded:
-    """Load and warm up a model; capacity 0 is the model's own, threads 0 what `edgegpt tune` found.
+) -> LoadedModel:
+    """Load and warm up a model; capacity 0 is the model's own, threads 0 what `edgegpt tune` has stored.
 
     Raises:
         ConfigError: the path is empty, the context is larger than tokens_depth, or the model exceeds
@@ -51,51 +51,48 @@ def load_model(
     generator = TextGenerator(engine, artifact.tokenizer, artifact.sampling)
     generator.warm_up()
     if limits is not None:
-        check_budget(limits, artifact, engine, logger)
-    return Loaded(generator, _info(artifact, engine))
+        _check_budget(limits, artifact, engine, logger)
+    return LoadedModel(generator, _model_info(artifact, engine))
 
 
 def _read_budget(path: str) -> "Budget":
-    from edgegpt.budget import (
-        Budget,  # brings pydantic, 16 MB, which a node without a budget does not need
-    )
+    from edgegpt.budget import Budget  # imports pydantic, 16 MB that a node without a budget does not need
 
     return Budget.from_yaml(path)
 
 
-def check_budget(limits: "Budget", artifact: Artifact, engine: Engine, logger: RcutilsLogger) -> None:
-    """Hold a loaded model to the limits that loading it can judge: sizes, and memory until now.
+def _check_budget(budget: "Budget", artifact: Artifact, engine: Engine, logger: RcutilsLogger) -> None:
+    """Judge the limits that need no timing: sizes, and the memory of this process so far.
 
     Raises:
         ConfigError: at least one is exceeded.
     """
-    measured = {
-        "parameters": float(parameter_count(artifact.config)),
+    from edgegpt.budget import Verdict, of_samples, rows, sentence
+
+    figures: dict[str, float | None] = {
+        "parameters": parameter_count(artifact.config),
         "artifact_mb": artifact.bytes / _MB,
         "kv_cache_mb": engine.cache_bytes / _MB,
-        "peak_rss_mb": peak_rss_bytes() / _MB,
+        "peak_rss_mb": None if (peak := peak_rss_bytes()) is None else peak / _MB,
     }
-    exceeded = [
-        f"{name} is {value:g} and at most {limit:g}"
-        for name, value in measured.items()
-        if (limit := getattr(limits, name)) is not None and value > limit
-    ]
-    if exceeded:
-        raise ConfigError(f"{artifact.path} exceeds the budget {limits.name!r}: {', '.join(exceeded)}")
-    named = [name.partition(".")[0] for name in limits.limits()]
-    timed = [name for name in dict.fromkeys(named) if name not in measured]
-    if timed:
+    limits = budget.limits()
+    judged = {name: limit for name, limit in limits.items() if figures.get(name) is not None}
+    estimates = {name: of_samples(name, value) for name, value in figures.items() if value is not None}
+    broken = [sentence(row) for row in rows(judged, estimates) if row.verdict is Verdict.BROKEN]
+    if broken:
+        raise ConfigError(f"{artifact.path} exceeds the budget {budget.name!r}: {'; '.join(broken)}")
+    if not_judged := dict.fromkeys(name.partition(".")[0] for name in limits if name not in judged):
         logger.info(
-            f"the budget {limits.name!r} is met; its {', '.join(timed)} are not judged here "
-            "but by `edgegpt check`"
+            f"the model keeps the budget {budget.name!r}; the node does not judge {', '.join(not_judged)}, "
+            "`edgegpt check` does"
         )
 
 
-def _info(artifact: Artifact, engine: Engine) -> ModelInfo:
+def _model_info(artifact: Artifact, engine: Engine) -> ModelInfo:
     config = artifact.config
     return ModelInfo(
-        name=wire(artifact.path.stem),
-        path=wire(str(artifact.path)),
+        name=ros_text(artifact.path.stem),
+        path=ros_text(str(artifact.path)),
         bytes=artifact.bytes,
         parameters=parameter_count(config),
         precision=artifact.precision,

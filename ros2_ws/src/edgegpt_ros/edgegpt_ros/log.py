@@ -1,4 +1,4 @@
-"""What edgegpt logs, in the node's own log."""
+"""Forward edgegpt's log records to the log of a ROS node."""
 
 import logging
 
@@ -8,18 +8,19 @@ from edgegpt.errors import first_line
 
 
 class NodeLog(logging.Handler):
-    """Hands the records of Python's logger `edgegpt` on to a node's logger, each as one line.
+    """Forwards the records of Python's logger `edgegpt` to a node's logger, each as one line.
 
-    The traceback of an exception goes to the level debug.
+    The traceback of an exception is logged at level debug.
     """
 
     def __init__(self, logger: RcutilsLogger) -> None:
+        """Begin to forward."""
         super().__init__()
         self._logger = logger
         logging.getLogger("edgegpt").addHandler(self)
 
     def close(self) -> None:
-        """Hand on no more."""
+        """Stop forwarding."""
         logging.getLogger("edgegpt").removeHandler(self)
         super().close()
 
@@ -30,7 +31,7 @@ class NodeLog(logging.Handler):
             if record.exc_info and record.exc_info[1] is not None:
                 sentence += f": {first_line(record.exc_info[1])}"
                 self._logger.debug(logging.Formatter().formatException(record.exc_info))
-            # rclpy ties the level to the line that logs.
+            # One line of code per level: rclpy refuses a second level from the same line.
             if record.levelno >= logging.ERROR:
                 self._logger.error(sentence)
             elif record.levelno >= logging.WARNING:

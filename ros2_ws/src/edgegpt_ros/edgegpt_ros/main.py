@@ -6,10 +6,9 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, Final
-
-from edgegpt_ros.beginning import early_exit
 
 _USAGE: Final = """\
 usage: generator [--ros-args [-p NAME:=VALUE] [-r FROM:=TO] [--params-file FILE.yaml] ...]
@@ -18,51 +17,81 @@ The lifecycle node `edgegpt`: answers prompts with the model in the parameter `m
 
   ros2 run edgegpt_ros generator --ros-args -p model:=rover.onnx -r __ns:=/robot1
 
-All parameters are in the README of edgegpt_ros, and `ros2 param describe /edgegpt NAME` explains one."""
+The README of edgegpt_ros lists all parameters; `ros2 param describe /edgegpt NAME` explains one."""
 
-# What the end may take: for the work, for telling the clients, and for the executor's last callback.
-_END_S: Final = 0.8
-_TELL_S: Final = 0.4
+# Time limits of the end: for the running work, for replies to clients, and for the executor's last callback.
+_WORK_S: Final = 0.8
+_REPLY_S: Final = 0.4
 _LEAVE_S: Final = 0.2
-# DDS takes back with the node what a busy client has not fetched yet.
+# DDS withdraws, with the node, what a busy client has not fetched yet.
 _LINGER_S: Final = 0.15
+
+# DDS derives port numbers from the domain, and those of domain 233 are above 65535. Fast DDS then ends the
+# process instead of raising an error.
+_LAST_DOMAIN: Final = 232
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
-    # rclpy and onnxruntime take half a second to import, and until there is a node there is nothing to
-    # end in order.
+    # Importing rclpy and onnxruntime takes half a second, and until the node exists nothing needs an
+    # orderly end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     code = early_exit("edgegpt", _USAGE, args)
     if code is None:
         code = serve(args)
-    # Python's own end puts the default back in the place of a handler, and a second Ctrl-C would kill.
+    # At its exit Python replaces a handler by the default, so a second Ctrl-C would kill the process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
+def early_exit(name: str, usage: str, args: Sequence[str] | None) -> int | None:
+    """Answer --help and refuse a domain that would abort the process, before rclpy starts.
+
+    Args:
+        name: name of the program, for the error.
+        usage: printed for `--help`.
+        args: as of rclpy.init, the program's name first; None is sys.argv.
+
+    Returns:
+        The exit code, or None for a program that shall begin.
+    """
+    arguments = list(sys.argv if args is None else args)[1:]
+    if "--ros-args" in arguments:
+        arguments = arguments[: arguments.index("--ros-args")]
+    if "--help" in arguments or "-h" in arguments:
+        print(usage)
+        return 0
+    with suppress(ValueError):  # rclpy refuses what is no number
+        domain = int(os.environ.get("ROS_DOMAIN_ID", "0"), 0)
+        if not 0 <= domain <= _LAST_DOMAIN:
+            message = f"ROS_DOMAIN_ID must be from 0 to {_LAST_DOMAIN}, got {domain}"
+            print(f"{name} cannot start: {message}", file=sys.stderr)
+            return 2
+    return None
+
+
 def serve(args: Sequence[str] | None) -> int:
-    """Run the node until a signal; the process's exit code."""
+    """Run the node until a signal, and return the exit code of the process."""
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
     from edgegpt_ros.node import GeneratorNode
 
-    # The engine thread must not wait 5 ms, Python's default, for a busy executor thread, nor the other
-    # way round.
+    # With Python's default of 5 ms the engine thread would wait that long for a busy executor thread, and
+    # the executor thread for the engine.
     sys.setswitchinterval(0.0005)
     try:
-        # Not rclpy's own handlers: they shut the context down, and with it the way to tell the clients.
+        # rclpy's own handlers would shut the context down, and no client would get its reply.
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         node = GeneratorNode()
     except Exception as error:
         print(f"edgegpt cannot start: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    stop = _signals()
-    # One thread: nothing here waits for the model, and a second one costs a third more latency.
+    stop = _signal_pipe()
+    # One thread: no callback blocks on the model, and a second thread adds a third to the latency.
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     end = threading.Event()
@@ -71,22 +100,22 @@ def serve(args: Sequence[str] | None) -> int:
     node.autostart()
     os.read(stop, 1)
 
-    ended = node.close(_END_S)
-    until = monotonic() + _TELL_S
-    for _ in range(3):  # what ended by that tells its clients in tasks, which begin further tasks
+    ended = node.close(_WORK_S)
+    until = monotonic() + _REPLY_S
+    for _ in range(3):  # the replies of ended requests are sent by tasks, which create further tasks
         done = threading.Event()
         executor.create_task(done.set)
         done.wait(max(0.0, until - monotonic()))
     sleep(_LINGER_S)
     end.set()
-    executor.create_task(lambda: None)  # spin_once returns after work only, not when merely woken
+    executor.create_task(lambda: None)  # spin_once returns after a task, not when it is merely woken
     thread.join(_LEAVE_S)
     if not ended or thread.is_alive():
-        node.get_logger().warning("the node ends while a call of the model, or its loading, is under way")
+        node.get_logger().warning("the node ends while the model is loading or running")
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # nothing can interrupt it, and Python's own end would wait for it or crash
-    # What came too late to be begun is dropped; Python warns of each kind of such a task, as of a mistake.
+        os._exit(0)  # a call of the model cannot be interrupted; Python's own exit would wait or crash
+    # Goals that came too late to begin are dropped; Python warns of their coroutines.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     executor.shutdown(0)
     node.destroy_node()
@@ -94,11 +123,11 @@ def serve(args: Sequence[str] | None) -> int:
     return 0
 
 
-def _signals() -> int:
-    """A file descriptor from which a byte can be read for each signal to end.
+def _signal_pipe() -> int:
+    """Return a file descriptor from which one byte can be read per signal.
 
     Python runs a handler on the main thread between any two lines, also while that thread holds a lock;
-    so it must do nothing, and the interpreter itself writes the byte.
+    so the handler does nothing, and the interpreter itself writes the byte.
     """
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -109,7 +138,7 @@ def _signals() -> int:
 
 
 def _spin(executor: Any, end: threading.Event, node: Any) -> None:
-    """Spin, also after an exception: it ends rclpy's own spin, but no request may end the node."""
+    """Spin until `end`; an exception in a callback, which ends rclpy's own spin, is logged."""
     while not end.is_set():
         try:
             executor.spin_once()

@@ -1,4 +1,4 @@
-"""From a door to the server and back: one way for all doors."""
+"""Submit a request to the server and send its reply; shared by all interfaces."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -9,12 +9,12 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, SamplingError, first_line
 from edgegpt.runtime import SamplingParams
-from edgegpt.serving import GenerationServer, RequestHandle
+from edgegpt.serving import GenerationServer, Outcome, RequestHandle
 from edgegpt_ros.chunks import ChunkStream
-from edgegpt_ros.convert import Answer, answer_of, params_of, refusal, refuse_constraints, refuse_nul
+from edgegpt_ros.convert import params_of, refuse_nul, refuse_reserved, refused
 
-# A node in another state must be activated.
-_WAY_OUT: Final = {
+# Advice by state of the life cycle; in every other state the node must be activated.
+_ADVICE: Final = {
     "configuring": "wait until it is active",
     "shutting down": "start it again",
     "finalized": "start it again",
@@ -22,18 +22,18 @@ _WAY_OUT: Final = {
 
 
 class Requests:
-    """Takes requests from the doors and calls back with their answers.
+    """Takes requests from the interfaces and calls back with their outcomes.
 
     Attributes:
-        server: that answers; None while no model is loaded.
-        state: of the node's life cycle, as people call it.
-        own: what a request gets that does not say otherwise.
-        stream: whether to stream the answer to such a request.
-        chunk_ms: at most one chunk in so many milliseconds.
+        server: the server that answers; None while no model is loaded.
+        state: state of the node's life cycle, as in messages to users.
+        own: values of the options that a request does not set.
+        stream: whether an answer is streamed if the request does not say.
+        chunk_ms: minimum time between two chunks of an answer, in milliseconds.
     """
 
     def __init__(self, publish: Callable[[TokenChunk], None], logger: RcutilsLogger) -> None:
-        """`publish` sends a chunk to the topic `tokens`."""
+        """Begin without a server; `publish` sends a chunk to the topic `tokens`."""
         self.server: GenerationServer | None = None
         self.state = "unconfigured"
         self.own = SamplingParams()
@@ -43,34 +43,30 @@ class Requests:
         self._logger = logger
 
     def active_server(self) -> GenerationServer:
-        """The server.
-
-        Raises:
-            NotActiveError: the node is in another state than active.
-        """
+        """Return the server; raise NotActiveError when the node is in another state than active."""
         server, state = self.server, self.state
         if server is None or state != "active":
-            way_out = _WAY_OUT.get(state, "activate it")
-            raise NotActiveError(f"the node is {state} and takes no requests; {way_out}")
+            advice = _ADVICE.get(state, "activate it")
+            raise NotActiveError(f"the node is {state} and takes no requests; {advice}")
         return server
 
     def begin(
         self,
         request_id: str,
         request: Any,
-        on_end: Callable[[Answer], None],
+        on_end: Callable[[Outcome], None],
         on_chunk: Callable[[TokenChunk], None] | None = None,
     ) -> RequestHandle | None:
-        """Begin a request; its ticket, or None when it was refused.
+        """Submit a request and return its handle, or None when it was refused.
 
         Args:
-            request_id: of the chunks.
+            request_id: id of the request, part of each chunk.
             request: a goal of Generate or a request of Complete.
-            on_end: called once with the answer, on the engine thread, or at once when it was refused.
-            on_chunk: called with every chunk too, unless the request wants no stream. Without it only the
-                topic `tokens` gets them, and whoever asked waits for the answer alone: no chunk is sent
-                before chunk_ms, and the last one behind the answer, as each costs the engine thread 0.1 ms
-                and more.
+            on_end: called once with the outcome, on the engine thread; at once when the request is refused.
+            on_chunk: called with every chunk as well, unless the request wants no stream. Without it only
+                the topic `tokens` carries the chunks while the client waits for the whole answer: no chunk
+                is sent before chunk_ms, and the last one after the answer, because each costs the engine
+                thread at least 0.1 ms.
         """
         arrived = perf_counter()
         chunks: ChunkStream | None = None
@@ -87,12 +83,12 @@ class Requests:
             except Exception as error:
                 self._logger.warning(f"the last chunk of {request_id} was not sent: {error!r}")
 
-        def end(answer: Answer) -> None:
+        def end(outcome: Outcome) -> None:
             if on_chunk is not None:
                 end_chunks()
-                on_end(answer)
+                on_end(outcome)
             else:
-                on_end(answer)
+                on_end(outcome)
                 end_chunks()
 
         try:
@@ -104,21 +100,21 @@ class Requests:
             server = self.active_server()
             refuse_nul("prompt", request.prompt)
             refuse_nul("session", request.session)
-            refuse_constraints(request.options)
-            ticket = server.submit(
+            refuse_reserved(request.options)
+            handle = server.submit(
                 request.prompt,
                 params_of(request.options, self.own),
                 session=request.session,
                 priority=request.options.priority,
-                on_piece=None if chunks is None else chunks.add,
+                on_chunk=None if chunks is None else chunks.add,
                 arrived=arrived,
             )
         except EdgeGPTError as error:
-            end(refusal(error))
+            end(refused(error))
             return None
         except Exception as error:
-            self._logger.error(f"request {request_id} failed in a way that nobody expected: {error!r}")
-            end(refusal(EngineError(f"the request failed: {first_line(error)}")))
+            self._logger.error(f"unexpected error in request {request_id}: {error!r}")
+            end(refused(EngineError(f"unexpected error in the request: {first_line(error)}")))
             return None
-        ticket.add_done_callback(lambda ticket: end(answer_of(ticket.outcome())))
-        return ticket
+        handle.add_done_callback(lambda handle: end(handle.outcome()))
+        return handle
