@@ -1,7 +1,4 @@
-"""Prompt/completion pairs as JSONL: what training reads and evaluation judges by.
-
-Examples that fit into a model's context, each looked at before any work.
-"""
+"""Read prompt/completion pairs as JSONL, and check that they fit into a model's context."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,7 +11,7 @@ from edgegpt.tokenizer import Tokenizer
 
 
 class Pair(NamedTuple):
-    """One example; neither is empty."""
+    """One example; neither text is empty."""
 
     prompt: str
     completion: str
@@ -42,7 +39,7 @@ def parse_jsonl(text: str, source: str) -> Iterator[Pair]:
 
 
 def numbered_pairs(text: str, source: str) -> Iterator[tuple[int, Pair]]:
-    """As `parse_jsonl`, each pair with the number of its line from 1."""
+    """Parse as `parse_jsonl`, and give each pair the number of its line from 1."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -77,11 +74,11 @@ def _bad_line(source: str, number: int, line: str) -> DataError:
 def fitting_pairs(
     numbered: Iterable[tuple[int, Pair]], source: str, config: ModelConfig, tokenizer: Tokenizer
 ) -> list[Pair]:
-    """All pairs, in order.
+    """Return all pairs, in order, after checking that each fits.
 
     Args:
         numbered: pairs, each with the number of its line.
-        source: that they are from, for messages.
+        source: their file, for messages.
         config: whose context has to hold prompt and completion.
         tokenizer: of the model.
 

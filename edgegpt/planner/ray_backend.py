@@ -20,11 +20,12 @@ LOCAL: Final = "local"  # a cluster of this machine alone, which ends with the s
 _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # today's default, about which Ray would warn
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # what fails is raised too
-    "RAY_py_gcs_connect_timeout_s": "5",  # else minutes where no cluster answers
+    # Otherwise Ray tries for minutes where no cluster answers.
+    "RAY_py_gcs_connect_timeout_s": "5",
     "RAY_gcs_rpc_server_connect_timeout_s": "2",
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
 }
-# A local cluster listens on every interface, so nothing but this process may use it.
+# A local cluster listens on every interface, so only this process may know its token.
 _LOCAL_SETTINGS: Final = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
