@@ -21,7 +21,7 @@ from datetime import date
 from pathlib import Path
 
 from edgegpt.accounting import parameter_count
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import steps
 from edgegpt.config import ModelConfig
 from edgegpt.measure import BURST, MeasureSpec, measure_process, this_machine, threads_text, versions_text
 from edgegpt.prediction import Predictor, Target, caveats

@@ -1,4 +1,4 @@
-"""edgegpt.cli.progress: seen on a terminal, silent in a pipe, and never a thread that draws."""
+"""edgegpt.cli.output: seen on a terminal, silent in a pipe, and never a thread that draws."""
 
 import threading
 from io import StringIO
@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from edgegpt.cli import progress
+from edgegpt.cli import output as progress
 
 
 @pytest.fixture(params=[True, False], ids=["terminal", "pipe"])

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import RenderableType
 
-from edgegpt.cli.options import check_out_file, out_file
 from edgegpt.cli.output import (
     FileArgument,
     JsonOption,
     ThreadsOption,
+    check_out_file,
+    measuring,
     megabytes,
+    out_file,
     print_json,
     stderr,
     stdout,
     table,
 )
-from edgegpt.cli.progress import measuring
 from edgegpt.errors import MeasureError, needs
 from edgegpt.measure import INSIDE, noise_sentence, threads_text, versions_text
 

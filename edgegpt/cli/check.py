@@ -7,8 +7,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 
 from edgegpt.budget import HEADER, cells, doubt, remarks, sentence
-from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, table
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, steps, table
 from edgegpt.errors import BudgetError
 from edgegpt.measure import threads_text, versions_text
 

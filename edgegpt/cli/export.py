@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from edgegpt.cli.options import out_file
-from edgegpt.cli.output import JsonOption, megabytes, print_json, stdout, table
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import JsonOption, megabytes, out_file, print_json, stdout, steps, table
 from edgegpt.errors import needs
 
 if TYPE_CHECKING:

@@ -1,13 +1,24 @@
-"""Printing for all commands: tables, and JSON."""
+"""What all commands share: options, files to write, tables, JSON and progress."""
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from edgegpt.errors import MeasureError
+from edgegpt.files import try_to_begin
+
+# A bar moves once in this time, and only when there is something new: on a board with one core, drawing takes
+# the core of the process that is measured.
+_EVERY_SECONDS: Final = 1.0
 
 
 class _Stdout(Console):
@@ -57,3 +68,72 @@ def table(
 def megabytes(n: float) -> str:
     """Return bytes as kB or MB, powers of ten."""
     return f"{n / 1e6:.2f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB"
+
+
+@contextmanager
+def steps(first: str = "starting") -> Iterator[Callable[[str], None]]:
+    """Yield a callback for status text, which is shown on a terminal only."""
+    from rich.live import Live
+
+    def line(step: str) -> Text:
+        return Text(f"\N{BULLET} {step}", no_wrap=True, overflow="ellipsis")
+
+    with Live(line(first), console=stderr, auto_refresh=False, transient=True) as live:
+        yield lambda step: live.update(line(step), refresh=True)
+
+
+@contextmanager
+def measuring(*, visible: bool) -> Iterator[Callable[[float], None]]:
+    """Yield a callback for the share that is done, from 0 to 1; the bar is shown on a terminal only."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("measuring"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeElapsedColumn(),
+    )
+    shown = visible and stderr.is_terminal
+    with Progress(*columns, console=stderr, disable=not shown, transient=True, auto_refresh=False) as bar:
+        task, drawn = bar.add_task("", total=1.0), float("-inf")
+
+        def move(share: float) -> None:
+            nonlocal drawn
+            bar.update(task, completed=share)
+            if perf_counter() > drawn + _EVERY_SECONDS:
+                drawn = perf_counter()
+                bar.refresh()
+
+        yield move
+
+
+def out_file(text: str) -> Path:
+    """Parse the value of an option that names a file to write; an empty one would be the current folder."""
+    if not text:
+        raise typer.BadParameter("expected the name of a file to write, got ''")
+    return Path(text)
+
+
+def check_out_file(option: str, path: Path, suffixes: Sequence[str]) -> None:
+    """Check that the file which `option` names can be written.
+
+    Raises:
+        MeasureError: the name ends in none of `suffixes`, is a folder's, or no file can be made there.
+    """
+    if path.suffix.lower() not in suffixes or path.is_dir():
+        raise MeasureError(f"{option} must name a file ending in {' or '.join(suffixes)}, got {str(path)!r}")
+    try:
+        try_to_begin(path)
+    except OSError as e:
+        raise MeasureError(f"{option} cannot write {path}: {e.strerror or e}") from e
+
+
+def schema_comment(out: Path, kind: str) -> str:
+    """Return the first line of a YAML file, which names the schema of a `kind` such as `model` to editors.
+
+    It is empty where `out` is neither in a folder of configs nor in the repository's root.
+    """
+    for folder in ("../schemas", "configs/schemas"):
+        if (out.parent / folder).is_dir():
+            return f"# yaml-language-server: $schema={folder}/{kind}.schema.json\n"
+    return ""

@@ -11,9 +11,17 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from edgegpt.budget import plain
-from edgegpt.cli.options import check_out_file, out_file, schema_comment
-from edgegpt.cli.output import JsonOption, print_json, stderr, stdout, table
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import (
+    JsonOption,
+    check_out_file,
+    out_file,
+    print_json,
+    schema_comment,
+    stderr,
+    stdout,
+    steps,
+    table,
+)
 from edgegpt.errors import BudgetError, ConfigError, ImpossibleBudgetError, needs
 from edgegpt.measure import noise_remark, noise_sentence, threads_text
 from edgegpt.planner import TOKENS_PER_PARAMETER, PlanResult, describe

@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgegpt.cli.options import check_out_file, out_file, schema_comment
-from edgegpt.cli.output import JsonOption, ThreadsOption, print_json, stdout, table
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import (
+    JsonOption,
+    ThreadsOption,
+    check_out_file,
+    out_file,
+    print_json,
+    schema_comment,
+    stdout,
+    steps,
+    table,
+)
 from edgegpt.errors import MeasureError, needs
 from edgegpt.measure import noise_sentence, threads_text
 

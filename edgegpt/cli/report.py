@@ -6,9 +6,16 @@ from typing import Annotated
 import typer
 
 from edgegpt.budget import doubt
-from edgegpt.cli.options import check_out_file, out_file
-from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import (
+    FileArgument,
+    JsonOption,
+    check_out_file,
+    megabytes,
+    out_file,
+    print_json,
+    stdout,
+    steps,
+)
 from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
 from edgegpt.measure import noise_sentence
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgegpt.cli.output import FileArgument, JsonOption, megabytes, print_json, stdout, table
-from edgegpt.cli.progress import measuring
+from edgegpt.cli.output import FileArgument, JsonOption, measuring, megabytes, print_json, stdout, table
 from edgegpt.measure import noise_sentence, versions_text
 
 if TYPE_CHECKING:

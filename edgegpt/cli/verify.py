@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, table
-from edgegpt.cli.progress import steps
+from edgegpt.cli.output import FileArgument, JsonOption, print_json, stdout, steps, table
 from edgegpt.errors import VerificationError, needs
 
 if TYPE_CHECKING:
