@@ -14,7 +14,7 @@ TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 step = @tools/step runs/setup/$(1).log "$(2)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ros demo test test-budget test-ros dist-test rover-file peers lint clean
+.PHONY: help setup ros demo test test-budget test-ros dist-test rover-file peers docs lint clean
 
 # $(call if-ros,WHAT,COMMAND): COMMAND, or a line that says that WHAT is left out where ROS 2 cannot be built.
 if-ros = $(PYTHON) ros2_ws/make_ros.py; code=$$?; \
@@ -56,6 +56,10 @@ rover-file: setup
 peers:  ## edgegpt beside other engines, which go into .venv-peers; one of them compiles for eight minutes
 	@$(PYTHON) benchmarks/peer/install.py $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
 	.venv-peers/bin/python benchmarks/peers.py $(ARGS)
+
+docs: setup  ## the documentation site into runs/site; a broken link or a missing page fails
+	@.venv/bin/python -c 'import material, mkdocstrings' 2> /dev/null || $(PIP) install -q -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build -q
 
 lint: setup  ## ruff, its formatter, and mypy
 	.venv/bin/ruff check .

@@ -24,6 +24,9 @@ from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
 
+# The type of the fixture `refused`.
+Refused = Callable[..., AbstractContextManager[None]]
+
 ROVER = Path(__file__).parents[1] / "checkpoints" / "rover"
 
 # The same examples in every run, and no limit on their time: machines are shared.
@@ -56,7 +59,7 @@ def random_gpt(config: ModelConfig, seed: int = 0) -> GPT:
 
 
 @pytest.fixture
-def refused() -> Callable[..., AbstractContextManager[None]]:
+def refused() -> Refused:
     """`with refused(ConfigError, "n_head", 5):` expects that error, with each value in its one sentence."""
 
     @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import onnxruntime
 import pytest
 import yaml
+from conftest import Refused
 from helpers.tiny_files import TINY, gpt, graph, metadata, tiny_file, write_file
 from onnx import TensorProto, helper, save_model
 
@@ -21,7 +22,6 @@ from edgegpt.errors import ArtifactError, NonFiniteLogitsError
 from edgegpt.runtime.artifact import open_artifact, summarize_artifact
 from edgegpt_export.graph import build_engine_graph
 
-Refused = Callable[..., Any]
 Spoil = Callable[[Path], Path]  # makes a bad file in a folder
 
 
@@ -108,7 +108,7 @@ BAD_FILES: list[tuple[str, Spoil, list[object]]] = [
     ("kv_cache", with_metadata(META_KV_CACHE="fp16"), ["'fp16'", "int8"]),
     ("config without sense", with_config(n_embd=130, n_head=4), ["n_embd", 130, 4]),
     ("config type", damaged_config(json.dumps, n_layer="two"), ["n_layer", "'two'"]),
-    ("config nan", damaged_config(json.dumps, dropout=float("nan")), ["dropout", "nan"]),
+    ("config nan", damaged_config(json.dumps, dropout=float("nan")), ["dropout", "NaN"]),
     ("config key", damaged_config(json.dumps, n_heads=2), ["'n_heads'", "'n_head'"]),
     ("YAML config type", damaged_config(yaml.safe_dump, n_layer="two"), ["n_layer", "'two'"]),
     ("YAML config key", damaged_config(yaml.safe_dump, n_heads=2), ["'n_heads'", "'n_head'"]),

@@ -1,4 +1,6 @@
-"""Weights in few bits: the layout, the error, and that the runtime multiplies with what we say."""
+"""Quantised weights: layout, error, and that the runtime multiplies with the dequantised matrix."""
+
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -9,8 +11,6 @@ from onnx import TensorProto, helper
 from edgegpt.quantization import block_size, is_padded, matrix_bytes
 from edgegpt_export.block_quant import dequantise, quantise
 from edgegpt_export.graph import Graph, embedding, linear, packer
-
-MICROSOFT = "com.microsoft"
 
 
 def matrix(rows: int, columns: int, seed: int = 0) -> np.ndarray:
@@ -29,7 +29,7 @@ def matrix(rows: int, columns: int, seed: int = 0) -> np.ndarray:
         (20, 32, 32),
     ],
 )
-def test_a_block_is_the_largest_that_divides_the_row(columns, four, eight):
+def test_a_block_is_the_largest_that_divides_the_row(columns: int, four: int, eight: int) -> None:
     assert (block_size(columns, 4), block_size(columns, 8)) == (four, eight)
     assert is_padded(columns) == (columns == 20)
 
@@ -38,7 +38,9 @@ def test_a_block_is_the_largest_that_divides_the_row(columns, four, eight):
     rows=st.integers(1, 5), columns=st.integers(1, 300), bits=st.sampled_from([4, 8]), seed=st.integers(0, 9)
 )
 @settings(max_examples=60)
-def test_bytes_are_as_counted_and_no_weight_is_off_by_more_than_its_step(rows, columns, bits, seed):
+def test_bytes_are_as_counted_and_no_weight_is_off_by_more_than_its_step(
+    rows: int, columns: int, bits: Any, seed: int
+) -> None:
     weight = matrix(rows, columns, seed)
     q = quantise(weight, bits)
     assert q.packed.nbytes + q.scales.nbytes == matrix_bytes(rows, columns, bits)
@@ -48,7 +50,7 @@ def test_bytes_are_as_counted_and_no_weight_is_off_by_more_than_its_step(rows, c
     assert (np.abs(dequantise(q, columns) - weight) <= steps * (0.51 if bits == 8 else 2.5)).all()
 
 
-def test_four_bits_are_better_than_the_plain_rule():
+def test_four_bits_are_better_than_the_plain_rule() -> None:
     weight = matrix(64, 256)
     blocks = weight.reshape(64, 2, 128)
     scales = np.abs(blocks).max(-1, keepdims=True) / 7
@@ -58,7 +60,7 @@ def test_four_bits_are_better_than_the_plain_rule():
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_a_block_of_zeros_stays_zero(bits):
+def test_a_block_of_zeros_stays_zero(bits: Any) -> None:
     weight = matrix(2, 64)
     weight[1] = 0
     assert not dequantise(quantise(weight, bits), 64)[1].any()
@@ -67,13 +69,13 @@ def test_a_block_of_zeros_stays_zero(bits):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("size", [1e-45, 1e-41, 1e-38, 1e-36])
-def test_a_block_of_decayed_weights_is_packed_without_a_warning(bits, size):
+def test_a_block_of_decayed_weights_is_packed_without_a_warning(bits: Any, size: float) -> None:
     weight = np.full((2, 64), size, np.float32)
     weight[:, ::3] = 0
     assert np.abs(dequantise(quantise(weight, bits), 64)).max() <= 1.2 * size
 
 
-def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch):
+def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = matrix(50, 96)
     whole = quantise(weight, 4)
     monkeypatch.setattr("edgegpt_export.block_quant._ROWS", 300)
@@ -91,18 +93,14 @@ def run(graph: Graph, name: str, feed: np.ndarray, width: int) -> np.ndarray:
         "x", helper.np_dtype_to_tensor_dtype(feed.dtype), ["b", "t", "k"][: feed.ndim]
     )
     y = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", "t", width])
-    model = helper.make_model(
-        helper.make_graph(graph.nodes, "g", [x], [y], list(graph.initializers.values())),
-        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)],
-        ir_version=8,
-    )
+    model = graph.to_model("g", [x], [y])
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {"x": feed})[0]
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("columns", [20, 48, 64, 192, 256])
-def test_the_runtime_multiplies_with_the_dequantised_matrix(bits, columns):
+def test_the_runtime_multiplies_with_the_dequantised_matrix(bits: Any, columns: int) -> None:
     weight = matrix(24, columns)
     graph = graph_of({"w": weight}, {"w": bits})
     # Ones in one place select one column: what the activations' own 8 bits hold exactly.
@@ -112,7 +110,7 @@ def test_the_runtime_multiplies_with_the_dequantised_matrix(bits, columns):
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_the_runtime_looks_up_the_dequantised_rows(bits):
+def test_the_runtime_looks_up_the_dequantised_rows(bits: Any) -> None:
     weight = matrix(30, 64)
     graph = graph_of({"wpe.weight": weight}, {"wpe.weight": bits})
     ids = np.array([[0, 29, 7]])

@@ -86,10 +86,9 @@ def test_the_path_of_examples_is_relative_to_the_budget_file(tmp_path: Path) -> 
         ("parameters: 5.5", "parameters", 5.5),
         ("threads: two", "threads", "'two'"),
         ("load_ms: soon", "load_ms", "'soon'"),
-        ("ttft_ms: 20", "ttft_ms", "{p50: 20}"),  # the way out
-        ('board: {description: "a\\eb"}', "board.description", "'a"),
-        ("board: Pi 5", "board", "{description: Pi 5}"),
-        ("board: {description: b, memory_mb: 8}", "board.memory_mb", "{value: 8, "),
+        ("ttft_ms: 20", "ttft_ms", 20),
+        ("board: Pi 5", "board", "'Pi 5'"),
+        ("board: {description: b, memory_mb: 8}", "board.memory_mb", 8),
         ("parameter: 3", "'parameter'", "'parameters'"),
         ("token_us: 900", "'token_us'", "'token_ms'"),
         ("token_ms: {p5O: 3}", "'token_ms.p5O'", "'p50'"),

@@ -1,10 +1,11 @@
-"""edgegpt.model.checkpoint: a folder goes in and out whole, and a damaged one says what is wrong with it."""
+"""edgegpt.model.checkpoint: a folder is saved and loaded whole, and a damaged one is refused."""
 
 import hashlib
 import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +13,8 @@ from conftest import TINY, random_gpt
 from safetensors.torch import load_file, save_file
 
 from edgegpt.errors import CheckpointError, ConfigError, TokenizerError
-from edgegpt.model import checkpoint
-from edgegpt.model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, save_checkpoint
-from edgegpt.model.gpt import GPT
+from edgegpt.model import GPT, WEIGHTS, checkpoint, load_checkpoint, save_checkpoint
+from edgegpt.model.checkpoint import CONFIG, TOKENIZER
 from edgegpt.tokenizer import Tokenizer
 
 
@@ -76,7 +76,9 @@ def test_saving_leaves_the_model_as_it_was(tmp_path: Path, tiny_tokenizer: Token
 # What a user may hand us instead
 
 
-def test_every_difference_between_weights_and_config_is_listed_in_one_error(folder: Path) -> None:
+def test_every_difference_between_weights_and_config_is_listed_in_one_error(
+    folder: Path, refused: Any
+) -> None:
     rewrite(
         folder,
         wte__weight=torch.zeros(10, 32),
@@ -85,50 +87,49 @@ def test_every_difference_between_weights_and_config_is_listed_in_one_error(fold
         blocks__1__mlp__fc__bias=torch.zeros(128, dtype=torch.int32),
         head__weight=torch.full((TINY.vocab_size, TINY.n_embd), float("nan")),
     )
-    with pytest.raises(CheckpointError) as error:
-        load_checkpoint(folder)
-    for part in (
-        str(folder / WEIGHTS),
-        "wte.weight is [10, 32], expected [272, 32]",
-        "norm_f.bias is missing",
-        "blocks.0.attn.qkv.bias is not part of the model",
-        "blocks.1.mlp.fc.bias is torch.int32, expected a floating-point type",
-        "head.weight holds NaN or infinity",
+    with refused(
+        CheckpointError,
+        folder / WEIGHTS,
+        *("wte.weight", [10, 32], [272, 32]),
+        "norm_f.bias",
+        "blocks.0.attn.qkv.bias",
+        *("blocks.1.mlp.fc.bias", "torch.int32"),
+        *("head.weight", "NaN"),
     ):
-        assert part in str(error.value)
+        load_checkpoint(folder)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_one_number_that_is_not_finite_is_refused(folder: Path, value: float) -> None:
+def test_one_number_that_is_not_finite_is_refused(folder: Path, value: float, refused: Any) -> None:
     weight = load_file(folder / WEIGHTS)["blocks.0.mlp.fc.weight"]
     weight[3, 4] = value
     rewrite(folder, blocks__0__mlp__fc__weight=weight)
-    with pytest.raises(CheckpointError, match=r"blocks\.0\.mlp\.fc\.weight holds NaN or infinity"):
+    with refused(CheckpointError, folder, "blocks.0.mlp.fc.weight"):
         load_checkpoint(folder)
 
 
-def test_a_number_beyond_float32_is_refused(folder: Path) -> None:
+def test_a_number_beyond_float32_is_refused(folder: Path, refused: Any) -> None:
     weight = load_file(folder / WEIGHTS)["norm_f.bias"].double()
     weight[0] = 1e300
     rewrite(folder, norm_f__bias=weight)
-    with pytest.raises(CheckpointError, match=r"norm_f\.bias holds NaN or infinity as float32"):
+    with refused(CheckpointError, "norm_f.bias", "float32"):
         load_checkpoint(folder)
 
 
-def test_any_floating_point_type_is_read_or_named(folder: Path) -> None:
+def test_any_floating_point_type_is_read_or_named(folder: Path, refused: Any) -> None:
     zeros = torch.zeros(32)
     rewrite(folder, norm_f__bias=zeros.to(torch.float8_e4m3fn), norm_f__weight=zeros.double())
     assert load_checkpoint(folder).model.norm_f.weight.dtype == torch.float32
     packed = torch.zeros(32, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     rewrite(folder, norm_f__bias=packed)
-    with pytest.raises(CheckpointError, match=r"norm_f\.bias is torch\.float4_e2m1fn_x2, which torch cannot"):
+    with refused(CheckpointError, "norm_f.bias", "torch.float4_e2m1fn_x2"):
         load_checkpoint(folder)
 
 
-def test_a_config_of_a_million_layers_is_refused_at_once(folder: Path) -> None:
+def test_a_config_of_a_million_layers_is_refused_at_once(folder: Path, refused: Any) -> None:
     config = (folder / CONFIG).read_text().replace("n_layer: 2", "n_layer: 1000000000")
     (folder / CONFIG).write_text(config)
-    with pytest.raises(ConfigError, match="n_layer must be a whole number from 1 to 1024, got 1000000000"):
+    with refused(ConfigError, "n_layer", 1024, 1000000000):
         load_checkpoint(folder)
 
 
@@ -143,70 +144,66 @@ def test_many_differences_are_counted(folder: Path) -> None:
 
 
 def test_weights_that_may_not_be_read_are_not_called_truncated(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, refused: Any
 ) -> None:
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(checkpoint, "load_file", denied)
-    with pytest.raises(CheckpointError) as error:
+    with refused(CheckpointError, folder / WEIGHTS, "Permission denied"):
         load_checkpoint(folder)
-    assert str(error.value) == f"{folder / WEIGHTS} cannot be read: Permission denied"
 
 
-def test_a_head_in_the_file_of_a_tied_model_is_refused(folder: Path) -> None:
+def test_a_head_in_the_file_of_a_tied_model_is_refused(folder: Path, refused: Any) -> None:
     config = (folder / CONFIG).read_text().replace("tie_embeddings: false", "tie_embeddings: true")
     (folder / CONFIG).write_text(config)
-    with pytest.raises(CheckpointError, match=r"head\.weight is not part of the model"):
+    with refused(CheckpointError, "head.weight"):
         load_checkpoint(folder)
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS, TOKENIZER])
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+def test_a_missing_file_is_named(folder: Path, name: str, refused: Any) -> None:
     (folder / name).unlink()
-    with pytest.raises(CheckpointError) as error:
+    with refused(CheckpointError, folder, name):
         load_checkpoint(folder)
-    assert str(error.value) == f"{folder} is not a checkpoint: {name} missing"
 
 
-def test_all_missing_files_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=f"{CONFIG} and {WEIGHTS} and {TOKENIZER} missing"):
+def test_all_missing_files_are_named_at_once(tmp_path: Path, refused: Any) -> None:
+    with refused(CheckpointError, CONFIG, WEIGHTS, TOKENIZER):
         load_checkpoint(tmp_path)
 
 
-def test_a_missing_folder_and_a_file_in_its_place_are_told_apart(folder: Path) -> None:
-    with pytest.raises(CheckpointError, match="does not exist"):
+def test_a_missing_folder_and_a_file_in_its_place_are_refused(folder: Path, refused: Any) -> None:
+    with refused(CheckpointError, folder / "none"):
         load_checkpoint(folder / "none")
-    with pytest.raises(CheckpointError, match="is a file, expected a folder"):
+    with refused(CheckpointError, folder / WEIGHTS, "folder"):
         load_checkpoint(folder / WEIGHTS)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, 5000, -1])
-def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
+def test_truncated_weights_are_refused(folder: Path, keep: int, refused: Any) -> None:
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:keep])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors cannot be read as safetensors"):
+    with refused(CheckpointError, folder / WEIGHTS):
         load_checkpoint(folder)
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused_with_both_numbers(
-    tmp_path: Path, tiny_tokenizer: Tokenizer
+    tmp_path: Path, tiny_tokenizer: Tokenizer, refused: Any
 ) -> None:
     small = random_gpt(replace(TINY, vocab_size=260))
     save_checkpoint(tmp_path, small, tiny_tokenizer)
-    with pytest.raises(
-        CheckpointError, match="the tokenizer has 270 tokens but the model only vocab_size 260"
-    ):
+    with refused(CheckpointError, 270, 260):
         load_checkpoint(tmp_path)
 
 
-def test_a_bad_config_or_tokenizer_is_named_with_its_file(folder: Path) -> None:
+def test_a_bad_config_or_tokenizer_is_named_with_its_file(folder: Path, refused: Any) -> None:
     good = (folder / CONFIG).read_text()
     (folder / CONFIG).write_text(good + "n_heads: 2\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml: unknown key 'n_heads', did you mean 'n_head'\?"):
+    with refused(ConfigError, CONFIG, "'n_heads'", "'n_head'"):
         load_checkpoint(folder)
     (folder / CONFIG).write_text(good)
     (folder / TOKENIZER).write_text("{}")
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json is not a tokenizer\.json"):
+    with refused(TokenizerError, folder / TOKENIZER):
         load_checkpoint(folder)
 
 
@@ -221,13 +218,15 @@ class Trap:
 
 
 @pytest.mark.parametrize("how", ["pickle", "torch"])
-def test_a_pickle_in_place_of_the_weights_runs_no_code(folder: Path, tmp_path: Path, how: str) -> None:
+def test_a_pickle_in_place_of_the_weights_runs_no_code(
+    folder: Path, tmp_path: Path, how: str, refused: Any
+) -> None:
     sprung = tmp_path / "sprung"
     if how == "pickle":
         (folder / WEIGHTS).write_bytes(pickle.dumps(Trap(sprung)))
     else:
         torch.save({"wte.weight": Trap(sprung)}, folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
+    with refused(CheckpointError, folder / WEIGHTS):
         load_checkpoint(folder)
     assert not sprung.exists()
 
@@ -250,27 +249,28 @@ def test_an_interrupted_save_leaves_the_old_checkpoint_whole(
     with pytest.raises(CheckpointError if isinstance(error, OSError) else KeyboardInterrupt) as raised:
         save_checkpoint(folder, random_gpt(other, seed=1), tiny_tokenizer)
     if isinstance(error, OSError):
-        assert str(raised.value) == f"{folder} cannot be written: [Errno 28] No space left on device"
+        assert str(folder) in str(raised.value)
+        assert "No space left" in str(raised.value)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     load_checkpoint(folder)
 
 
 def test_weights_too_large_for_half_precision_are_not_saved(
-    tmp_path: Path, tiny_tokenizer: Tokenizer
+    tmp_path: Path, tiny_tokenizer: Tokenizer, refused: Any
 ) -> None:
     model = random_gpt(TINY)
     with torch.no_grad():
         model.norm_f.weight[0] = 1e6
-    with pytest.raises(CheckpointError, match=r"NaN or infinity as torch\.float16 in norm_f\.weight"):
+    with refused(CheckpointError, "torch.float16", "norm_f.weight"):
         save_checkpoint(tmp_path / "out", model, tiny_tokenizer, torch.float16)
     assert not (tmp_path / "out").exists()
     save_checkpoint(tmp_path / "out", model, tiny_tokenizer, torch.bfloat16)
 
 
 def test_a_file_in_place_of_the_folder_is_refused(
-    tmp_path: Path, tiny_gpt: GPT, tiny_tokenizer: Tokenizer
+    tmp_path: Path, tiny_gpt: GPT, tiny_tokenizer: Tokenizer, refused: Any
 ) -> None:
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(CheckpointError, match="out cannot be written"):
+    with refused(CheckpointError, tmp_path / "out"):
         save_checkpoint(tmp_path / "out", tiny_gpt, tiny_tokenizer)
     assert (tmp_path / "out").read_text() == "mine"

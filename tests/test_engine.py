@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Refused
 from helpers.scripted import Call, observed
 from helpers.tiny_files import TINY, tiny_file, torch_greedy, torch_logits
 
@@ -20,8 +21,6 @@ from edgegpt.runtime.artifact import Artifact, open_artifact
 from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.ort_backend import OrtBackend
 from edgegpt.runtime.sampling import Logits, SamplingParams, penalise_repetition
-
-Refused = Callable[..., Any]
 
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=12)
 PROMPT = [72, 5, 9, 33, 150, 7, 21]

@@ -1,10 +1,11 @@
-"""A checkpoint becomes one verified file or none, whatever happens on the way."""
+"""A checkpoint becomes one verified file, or none."""
 
 import hashlib
 import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ import pytest
 from conftest import random_gpt
 from helpers.graphs import SMALL, model_and_graph, small
 
+from edgegpt.config import ModelConfig
 from edgegpt.errors import (
     ArtifactError,
     CheckpointError,
@@ -20,9 +22,9 @@ from edgegpt.errors import (
     SamplingError,
     VerificationError,
 )
-from edgegpt.model.checkpoint import save_checkpoint
-from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.onnx_file import read_metadata
+from edgegpt.model import save_checkpoint
+from edgegpt.runtime import open_artifact, read_metadata
+from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import build_engine_graph, export, export_checkpoint, verify_file
 
 
@@ -30,8 +32,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*")}
 
 
-def test_the_file_says_what_it_is(checkpoint, folder, tiny_config):
-    steps = []
+def test_the_metadata_describe_the_file(checkpoint: Path, folder: Path, tiny_config: ModelConfig) -> None:
+    steps: list[str] = []
     report = export_checkpoint(checkpoint, folder / "tiny.onnx", on_step=steps.append)
     metadata = read_metadata(folder / "tiny.onnx")
     assert list(files(folder)) == ["tiny.onnx"]
@@ -51,7 +53,7 @@ def test_the_file_says_what_it_is(checkpoint, folder, tiny_config):
     onnx.checker.check_model(str(report.path))
 
 
-def test_the_runtime_opens_it(checkpoint, folder, tiny_config):
+def test_the_runtime_opens_it(checkpoint: Path, folder: Path, tiny_config: ModelConfig) -> None:
     report = export_checkpoint(checkpoint, folder / "tiny.onnx")
     artifact = open_artifact(report.path)
     assert artifact.config == tiny_config
@@ -59,14 +61,16 @@ def test_the_runtime_opens_it(checkpoint, folder, tiny_config):
     assert artifact.bytes == report.bytes
 
 
-def test_the_same_checkpoint_gives_the_same_bytes(checkpoint, folder):
+def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Path, folder: Path) -> None:
     export_checkpoint(checkpoint, folder / "a.onnx")
     export_checkpoint(checkpoint, folder / "b.onnx")
     assert files(folder)["a.onnx"] == files(folder)["b.onnx"]
 
 
 @pytest.mark.slow
-def test_the_portable_target_is_exported_verified_and_free_of_this_machine_s_paths(checkpoint, folder):
+def test_the_portable_target_is_exported_verified_and_free_of_this_machine_s_paths(
+    checkpoint: Path, folder: Path
+) -> None:
     report = export_checkpoint(checkpoint, folder / "tiny.onnx", target="portable")
     assert report.evidence.failures == []
     assert open_artifact(report.path).target == "portable"
@@ -77,7 +81,7 @@ def test_the_portable_target_is_exported_verified_and_free_of_this_machine_s_pat
     assert b"stack_trace" not in content
 
 
-def test_node_names_of_the_engine_target_are_paths():
+def test_node_names_of_the_engine_target_are_paths() -> None:
     _, graph = model_and_graph("engine", small(qkv_bias=True))
     names = [node.name for node in graph.graph.node]
     assert len(set(names)) == len(names)
@@ -92,12 +96,12 @@ def test_node_names_of_the_engine_target_are_paths():
     } <= set(names)
 
 
-def test_a_block_is_twelve_nodes_and_the_rest_eleven_more():
+def test_a_block_is_twelve_nodes_and_the_rest_eleven_more() -> None:
     _, graph = model_and_graph("engine")
     assert len(graph.graph.node) == 12 * SMALL.n_layer + 11
 
 
-def test_the_builder_takes_arrays_of_any_float_type_and_names_what_is_wrong():
+def test_the_builder_takes_arrays_of_any_float_type_and_names_what_is_wrong(refused: Any) -> None:
     model, _ = model_and_graph("engine")
     weights = {name: tensor.numpy().astype(np.float16) for name, tensor in model.state_dict().items()}
     graph = build_engine_graph(SMALL, weights)
@@ -105,34 +109,34 @@ def test_the_builder_takes_arrays_of_any_float_type_and_names_what_is_wrong():
     assert {types[name] for name in weights} == {onnx.TensorProto.FLOAT}
     del weights["norm_f.bias"]
     weights["wpe.weight"] = weights["wpe.weight"][:3]
-    with pytest.raises(
-        CheckpointError, match=r"wpe.weight is \[3, 16\], expected \[10, 16\]; norm_f.bias is missing"
-    ):
+    with refused(CheckpointError, "wpe.weight", [3, 16], [10, 16], "norm_f.bias"):
         build_engine_graph(SMALL, weights)
 
 
-def test_a_head_dim_not_divisible_by_eight_is_refused_with_the_way_out(folder, tiny_tokenizer, tmp_path):
+def test_a_head_dim_not_divisible_by_eight_is_refused_with_the_way_out(
+    folder: Path, tiny_tokenizer: Tokenizer, tmp_path: Path, refused: Any
+) -> None:
     save_checkpoint(tmp_path / "narrow", random_gpt(small(vocab_size=272, n_embd=20)), tiny_tokenizer)
-    with pytest.raises(ConfigError, match=r"divisible by 8, got 20 / 2 = 10; the portable target takes any"):
+    with refused(ConfigError, 20, 10, "portable"):
         export_checkpoint(tmp_path / "narrow", folder / "narrow.onnx")
     assert files(folder) == {}
 
 
-def test_a_miss_of_the_verification_names_the_number_and_leaves_no_file(checkpoint, folder, monkeypatch):
-    def wrong(config, weights, *quantisation):
+def test_a_miss_of_the_verification_names_the_number_and_leaves_no_file(
+    checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, refused: Any
+) -> None:
+    def wrong(config: Any, weights: Any, *quantisation: Any) -> Any:
         bent = dict(weights)
         bent["head.weight"] = bent["head.weight"] * np.float32(1.01)
         return build_engine_graph(config, bent, *quantisation)
 
     monkeypatch.setattr(export, "build_engine_graph", wrong)
-    with pytest.raises(
-        VerificationError, match=r"is not made: length 1: the largest difference .* is 0\.\d+, the limit"
-    ):
+    with refused(VerificationError, folder / "tiny.onnx", "length 1"):
         export_checkpoint(checkpoint, folder / "tiny.onnx")
     assert files(folder) == {}
 
 
-def test_sampling_defaults_come_from_the_checkpoint(checkpoint, folder):
+def test_sampling_defaults_come_from_the_checkpoint(checkpoint: Path, folder: Path) -> None:
     (checkpoint / "sampling.yaml").write_text('temperature: 0.0\nmax_new_tokens: 64\nstop: ["\\n"]\n')
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     artifact = open_artifact(folder / "tiny.onnx")
@@ -145,56 +149,77 @@ def test_sampling_defaults_come_from_the_checkpoint(checkpoint, folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "message"),
+    ("text", "error", "values"),
     [
-        (
-            "temprature: 0.5\n",
-            ConfigError,
-            r"unknown key 'temprature', did you mean 'temperature'\?",
-        ),
-        ("top_p: 1.5\n", SamplingError, "sampling.yaml: top_p must be .*1.5"),
-        ("- 1\n", ConfigError, "sampling.yaml: expected"),
-        ("stop: !!set {a, b}\n", SamplingError, "sampling.yaml: stop must be .* got {"),
-        ("stop: {a: b}\n", SamplingError, r"stop must be a string or a list of strings, got {'a'"),
-        ("!!set {top_p}\n", ConfigError, "sampling.yaml: expected"),
+        ("temprature: 0.5\n", ConfigError, ["'temprature'", "'temperature'"]),
+        ("top_p: 1.5\n", SamplingError, ["top_p", 1.5]),
+        ("- 1\n", ConfigError, []),
+        ("stop: !!set {a, b}\n", SamplingError, ["stop", "{"]),
+        ("stop: {a: b}\n", SamplingError, ["stop", "{'a'"]),
+        ("!!set {top_p}\n", ConfigError, []),
     ],
 )
-def test_bad_sampling_defaults_are_refused(text, error, message, checkpoint, folder):
+def test_bad_sampling_defaults_are_refused(
+    text: str, error: Any, values: Any, checkpoint: Path, folder: Path, refused: Any
+) -> None:
     (checkpoint / "sampling.yaml").write_text(text)
-    with pytest.raises(error, match=message):
+    with refused(error, "sampling.yaml", *values):
         export_checkpoint(checkpoint, folder / "tiny.onnx")
     assert files(folder) == {}
 
 
-def test_sampling_defaults_behind_a_broken_link_are_not_ignored(checkpoint, folder):
+def test_sampling_defaults_behind_a_broken_link_are_not_ignored(
+    checkpoint: Path, folder: Path, refused: Any
+) -> None:
     (checkpoint / "sampling.yaml").symlink_to("nowhere.yaml")
-    with pytest.raises(ConfigError, match=r"sampling.yaml is a link to nowhere.yaml, which does not exist"):
+    with refused(ConfigError, "sampling.yaml", "nowhere.yaml"):
         export_checkpoint(checkpoint, folder / "tiny.onnx")
 
 
-def test_a_name_that_is_not_utf_8_is_refused_before_any_work(checkpoint, folder):
-    steps = []
+def test_a_name_that_is_not_utf_8_is_refused_before_any_work(
+    checkpoint: Path, folder: Path, refused: Any
+) -> None:
+    steps: list[str] = []
     out = Path(os.fsdecode(os.fsencode(folder) + b"/a\xff.onnx"))
-    with pytest.raises(ArtifactError, match="is not UTF-8, and onnxruntime takes no other file names"):
+    with refused(ArtifactError, "UTF-8"):
         export_checkpoint(checkpoint, out, on_step=steps.append)
     assert steps == []
 
 
-def test_bad_requests_are_refused_in_one_sentence(checkpoint, folder):
-    with pytest.raises(ArtifactError, match=r"the folder .*nowhere does not exist"):
-        export_checkpoint(checkpoint, folder / "nowhere" / "tiny.onnx")
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "values"),
+    [
+        ("nowhere/tiny.onnx", {}, ArtifactError, ["nowhere"]),
+        ("folder.onnx", {}, ArtifactError, ["folder.onnx"]),
+        ("tiny.pt", {}, ArtifactError, ["tiny.pt"]),
+        ("tiny.onnx", {"target": "tpu"}, EdgeGPTError, ["'tpu'", "engine", "portable"]),
+        ("tiny.onnx", {"precision": "int2"}, EdgeGPTError, ["'int2'", "int4"]),
+        ("tiny.onnx", {"kv_cache": "fp16"}, EdgeGPTError, ["'fp16'", "int8"]),
+        ("tiny.onnx", {"target": "portable", "precision": "int8"}, EdgeGPTError, ["int8", "portable"]),
+        ("tiny.onnx", {"precision": "auto"}, EdgeGPTError, ["max_mb", "max_kl"]),
+        (
+            "tiny.onnx",
+            {"precision": "auto", "max_mb": 1.0, "max_kl": 0.1},
+            EdgeGPTError,
+            ["max_mb", "max_kl"],
+        ),
+        ("tiny.onnx", {"precision": "int4", "max_mb": 1.0}, EdgeGPTError, ["max_mb", "int4"]),
+        ("tiny.onnx", {"precision": "auto", "max_mb": 0.0}, EdgeGPTError, ["max_mb", 0]),
+        ("tiny.onnx", {"precision": "auto", "max_kl": -1.0}, EdgeGPTError, ["max_kl", -1]),
+        ("tiny.onnx", {"precision": "auto", "max_kl": float("nan")}, EdgeGPTError, ["max_kl", "nan"]),
+    ],
+)
+def test_a_bad_request_is_refused_before_any_work(
+    name: str, arguments: Any, error: Any, values: Any, checkpoint: Path, folder: Path, refused: Any
+) -> None:
     (folder / "folder.onnx").mkdir()
-    with pytest.raises(ArtifactError, match=r"folder.onnx is a folder"):
-        export_checkpoint(checkpoint, folder / "folder.onnx")
-    with pytest.raises(ArtifactError, match=r"must end in .onnx, got .*tiny.pt"):
-        export_checkpoint(checkpoint, folder / "tiny.pt")
-    with pytest.raises(EdgeGPTError, match="target must be engine or portable, got 'tpu'"):
-        export_checkpoint(checkpoint, folder / "tiny.onnx", target="tpu")
-    with pytest.raises(EdgeGPTError, match="precision must be fp32, int8, int4, auto, got 'int2'"):
-        export_checkpoint(checkpoint, folder / "tiny.onnx", precision="int2")
-    with pytest.raises(EdgeGPTError, match="kv_cache must be fp32 or int8, got 'fp16'"):
-        export_checkpoint(checkpoint, folder / "tiny.onnx", kv_cache="fp16")
-    with pytest.raises(EdgeGPTError, match=r"the portable target .* is fp32, got int8 with a cache of fp32"):
-        export_checkpoint(checkpoint, folder / "tiny.onnx", target="portable", precision="int8")
-    with pytest.raises(CheckpointError, match="does not exist"):
+    steps: list[str] = []
+    with refused(error, *values):
+        export_checkpoint(checkpoint, folder / name, **arguments, on_step=steps.append)
+    assert steps == []
+    assert [path.name for path in folder.rglob("*")] == ["folder.onnx"]
+
+
+def test_a_missing_checkpoint_is_refused(folder: Path, refused: Any) -> None:
+    with refused(CheckpointError, folder / "none"):
         export_checkpoint(folder / "none", folder / "tiny.onnx")

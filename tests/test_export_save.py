@@ -1,29 +1,28 @@
-"""An export leaves the old file or the new one, whole, whatever happens; large weights lie beside it."""
+"""An export leaves the old file or the new one, whole; large weights become external data."""
 
 import errno
 import hashlib
-import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 from conftest import random_gpt
 
 from edgegpt import contract
-from edgegpt.errors import (
-    ArtifactError,
-)
-from edgegpt.model.checkpoint import save_checkpoint
-from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.onnx_file import read_metadata
+from edgegpt.config import ModelConfig
+from edgegpt.errors import ArtifactError
+from edgegpt.model import save_checkpoint
+from edgegpt.runtime import open_artifact, read_metadata
+from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export as exporting, export_checkpoint, verify_file, write
 
 
 @pytest.fixture
-def weights_beside(monkeypatch):
-    """Move the weights of any model out of the .onnx."""
+def external_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the weights of any model external data."""
     monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
 
 
@@ -31,8 +30,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*")}
 
 
-def raising(error: BaseException):
-    def fail(*_args, **_kwargs):
+def raising(error: BaseException) -> Any:
+    def fail(*_args: Any, **_kwargs: Any) -> None:
         raise error
 
     return fail
@@ -40,7 +39,7 @@ def raising(error: BaseException):
 
 INTERRUPTIONS = {
     "disk full while writing": (Path, "write_bytes", OSError(errno.ENOSPC, "No space left on device")),
-    "disk full while stamping": (
+    "disk full while writing metadata": (
         exporting,
         "append_metadata",
         OSError(errno.ENOSPC, "No space left on device"),
@@ -54,7 +53,9 @@ INTERRUPTIONS = {
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("what", INTERRUPTIONS)
-def test_the_old_file_stays_whole(what, large, checkpoint, folder, monkeypatch):
+def test_the_old_file_stays_whole(
+    what: str, large: bool, checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if large:
         monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
     export_checkpoint(checkpoint, folder / "tiny.onnx")
@@ -65,11 +66,12 @@ def test_the_old_file_stays_whole(what, large, checkpoint, folder, monkeypatch):
     with pytest.raises(expected) as caught:
         export_checkpoint(checkpoint, folder / "tiny.onnx")
     if expected is ArtifactError:
-        assert str(caught.value) == f"{folder / 'tiny.onnx'} cannot be written: No space left on device"
+        assert str(folder / "tiny.onnx") in str(caught.value)
+        assert "No space left" in str(caught.value)
     assert files(folder) == before
 
 
-def test_large_weights_lie_beside_the_file(checkpoint, folder, weights_beside):
+def test_large_weights_become_external_data(checkpoint: Path, folder: Path, external_weights: None) -> None:
     report = export_checkpoint(checkpoint, folder / "tiny.onnx")
     content = files(folder)
     assert sorted(content) == ["tiny.onnx", "tiny.onnx.data"]
@@ -83,57 +85,61 @@ def test_large_weights_lie_beside_the_file(checkpoint, folder, weights_beside):
     assert verify_file(report.path, checkpoint).failures == []
 
 
-def test_both_files_can_be_moved_together(checkpoint, folder, weights_beside, tmp_path):
+def test_both_files_can_be_moved_together(
+    checkpoint: Path, folder: Path, external_weights: None, tmp_path: Path
+) -> None:
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     moved = folder.rename(tmp_path / "robot")
     assert open_artifact(moved / "tiny.onnx").evidence
 
 
-def test_missing_or_changed_data_is_named(checkpoint, folder, weights_beside):
+def test_missing_or_changed_data_is_named(
+    checkpoint: Path, folder: Path, external_weights: None, refused: Any
+) -> None:
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     data = folder / "tiny.onnx.data"
     content = bytearray(data.read_bytes())
     content[4000] ^= 1
     data.write_bytes(content)
-    with pytest.raises(ArtifactError, match=r"tiny.onnx.data does not belong to tiny.onnx or is damaged"):
+    with refused(ArtifactError, data):
         verify_file(folder / "tiny.onnx", checkpoint)
     data.unlink()
-    with pytest.raises(ArtifactError, match=r"tiny.onnx.data is missing"):
+    with refused(ArtifactError, data):
         verify_file(folder / "tiny.onnx", checkpoint)
 
 
-def test_any_changed_bit_of_the_file_is_noticed(checkpoint, folder):
+def test_any_changed_bit_of_the_file_is_noticed(checkpoint: Path, folder: Path, refused: Any) -> None:
     path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
     content = path.read_bytes()
-    seal = content.rindex(b"edgegpt.file_sha256")
-    for at in [*range(0, seal - 4, len(content) // 60), *range(len(content) - 64, len(content), 7)]:
+    digest = content.rindex(b"edgegpt.file_sha256")
+    for at in [*range(0, digest - 4, len(content) // 60), *range(len(content) - 64, len(content), 7)]:
         path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
         with pytest.raises(ArtifactError):
             open_artifact(path)
-    path.write_bytes(content + content[seal - 4 :])
-    with pytest.raises(ArtifactError, match="is damaged or was changed after its export"):
+    path.write_bytes(content + content[digest - 4 :])
+    with refused(ArtifactError, path):
         open_artifact(path)
     path.write_bytes(content)
     open_artifact(path)
 
 
-def test_a_changed_weight_is_noticed_when_the_file_is_opened(checkpoint, folder):
+def test_a_changed_weight_is_noticed_when_the_file_is_opened(
+    checkpoint: Path, folder: Path, refused: Any
+) -> None:
     path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
     content = bytearray(path.read_bytes())
     weight = onnx.load(str(path)).graph.initializer[0].raw_data
     content[content.index(weight) + 5] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ArtifactError) as error:
+    end = content.rindex(b"edgegpt.file_sha256") - 4
+    with refused(ArtifactError, path, hashlib.sha256(content[:end]).hexdigest()[:12]):
         open_artifact(path)
-    assert re.fullmatch(
-        rf"{path} is damaged or was changed after its export: its sha256 begins \w{{12}}, expected \w{{12}}; "
-        r"copy it again or export it again",
-        str(error.value),
-    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_kill_leaves_nothing_behind(number, checkpoint, folder, monkeypatch):
+def test_a_polite_kill_leaves_nothing_behind(
+    number: int, checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = signal.signal(number, signal.SIG_DFL)  # it may be ignored here, as under nohup
     monkeypatch.setattr(exporting, "verify", lambda *_: signal.raise_signal(number))
     try:
@@ -145,7 +151,9 @@ def test_a_polite_kill_leaves_nothing_behind(number, checkpoint, folder, monkeyp
     assert files(folder) == {}
 
 
-def test_a_program_that_handles_its_own_signals_keeps_them(checkpoint, folder, monkeypatch):
+def test_a_program_that_handles_its_own_signals_keeps_them(
+    checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *_: heard.append("TERM"))
     real = exporting.verify
@@ -157,7 +165,7 @@ def test_a_program_that_handles_its_own_signals_keeps_them(checkpoint, folder, m
     assert heard == ["TERM"]
 
 
-def test_an_export_runs_in_any_thread(checkpoint, folder):
+def test_an_export_runs_in_any_thread(checkpoint: Path, folder: Path) -> None:
     with ThreadPoolExecutor() as pool:
         assert pool.submit(export_checkpoint, checkpoint, folder / "tiny.onnx").result().path.exists()
 
@@ -165,8 +173,15 @@ def test_an_export_runs_in_any_thread(checkpoint, folder):
 @pytest.mark.parametrize("renames", [0, 1, 2, 3])
 @pytest.mark.parametrize("old_is_large", [False, True])
 def test_an_interrupt_between_the_renames_leaves_one_whole_model(
-    renames, old_is_large, checkpoint, folder, tiny_config, tiny_tokenizer, tmp_path, monkeypatch
-):
+    renames: int,
+    old_is_large: bool,
+    checkpoint: Path,
+    folder: Path,
+    tiny_config: ModelConfig,
+    tiny_tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     out = folder / "tiny.onnx"
     monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000 if old_is_large else 10**9)
     export_checkpoint(checkpoint, out)
@@ -177,7 +192,7 @@ def test_an_interrupt_between_the_renames_leaves_one_whole_model(
 
     done, replace = [], Path.replace
 
-    def interrupted(self, target):
+    def interrupted(self, target: str) -> Any:
         if len(done) == renames:
             done.append("interrupt")
             raise KeyboardInterrupt
@@ -196,7 +211,9 @@ def test_an_interrupt_between_the_renames_leaves_one_whole_model(
     assert files(folder) == before
 
 
-def test_data_of_an_older_large_model_goes_with_it(checkpoint, folder, monkeypatch):
+def test_data_of_an_older_large_model_goes_with_it(
+    checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 10**9)
@@ -204,8 +221,10 @@ def test_data_of_an_older_large_model_goes_with_it(checkpoint, folder, monkeypat
     assert list(files(folder)) == ["tiny.onnx"]
 
 
-def test_a_failed_write_of_the_data_leaves_nothing(checkpoint, folder, weights_beside, monkeypatch):
+def test_a_failed_write_of_the_data_leaves_nothing(
+    checkpoint: Path, folder: Path, external_weights: None, monkeypatch: pytest.MonkeyPatch, refused: Any
+) -> None:
     monkeypatch.setattr(write, "_move_out", raising(OSError(errno.EDQUOT, "Disk quota exceeded")))
-    with pytest.raises(ArtifactError, match="Disk quota exceeded"):
+    with refused(ArtifactError, "quota"):
         export_checkpoint(checkpoint, folder / "tiny.onnx")
     assert files(folder) == {}

@@ -1,12 +1,12 @@
 """edgegpt.runtime.generator and stream: text, why an answer ends, usage, failure and cancellation."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Refused
 from helpers.scripted import GREEDY, Script, greedy
 from helpers.tiny_files import TINY, tiny_file, tokenizer, torch_greedy, torch_logits
 from hypothesis import given, strategies as st
@@ -19,8 +19,6 @@ from edgegpt.runtime.generator import TextGenerator
 from edgegpt.runtime.reply import Reply, percentile
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.stream import Stream
-
-Refused = Callable[..., Any]
 
 PROMPT = "go left"
 EMOJI = "naïve 😀 漢字 e\u0301!"

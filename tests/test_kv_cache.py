@@ -1,15 +1,11 @@
 """edgegpt.runtime.kv_cache: positions in use, room, rewind and fork."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
+from conftest import Refused
 
 from edgegpt.errors import CacheError
 from edgegpt.runtime.kv_cache import KVCache
-
-Refused = Callable[..., Any]
 
 
 def cache_of(length: int) -> KVCache:

@@ -1,5 +1,8 @@
 """The ONNX graphs of both targets compute what PyTorch computes, at every length and by every way."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -9,7 +12,7 @@ from conftest import random_gpt
 from helpers.graphs import TARGETS, engine_graph, model_and_graph, random_ids, session_of, small, torch_logits
 from hypothesis import given, settings, strategies as st
 
-from edgegpt.config.model import ModelConfig
+from edgegpt.config import ModelConfig
 from edgegpt.quantization import recipe
 from edgegpt_export import build_engine_graph
 from edgegpt_export.graph_checks import expected_weight_bytes, unwanted_operators, weight_bytes
@@ -31,7 +34,7 @@ FORMS = [("engine", form) for form in ALL_FORMS] + [
 
 
 @pytest.mark.parametrize(("target", "form"), FORMS)
-def test_logits_equal_pytorch_at_every_length(target, form):
+def test_logits_equal_pytorch_at_every_length(target: str, form: Any) -> None:
     model, graph = model_and_graph(target, small(**form))
     session = session_of(graph)
     for length in range(1, model.config.block_size + 1):
@@ -42,7 +45,7 @@ def test_logits_equal_pytorch_at_every_length(target, form):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("first", range(1, 10))
-def test_cache_equals_recompute_wherever_the_prompt_is_cut(target, first):
+def test_cache_equals_recompute_wherever_the_prompt_is_cut(target: str, first: int) -> None:
     model, graph = model_and_graph(target)
     ids = random_ids(model.config)
     cache = GrowingCache(session_of(graph), model.config, batch=1)
@@ -51,7 +54,7 @@ def test_cache_equals_recompute_wherever_the_prompt_is_cut(target, first):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_cache_equals_recompute_token_by_token_in_a_batch(target):
+def test_cache_equals_recompute_token_by_token_in_a_batch(target: str) -> None:
     model, graph = model_and_graph(target)
     ids = random_ids(model.config, batch=3)
     cache = GrowingCache(session_of(graph), model.config, batch=3)
@@ -60,7 +63,7 @@ def test_cache_equals_recompute_token_by_token_in_a_batch(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_present_holds_the_keys_and_values_that_pytorch_caches(target):
+def test_present_holds_the_keys_and_values_that_pytorch_caches(target: str) -> None:
     model, graph = model_and_graph(target)
     ids = random_ids(model.config)
     outputs = _run(session_of(graph), model.config, ids)
@@ -75,7 +78,7 @@ def test_present_holds_the_keys_and_values_that_pytorch_caches(target):
 
 @pytest.mark.parametrize("capacity", [10, 11, 64])
 @pytest.mark.parametrize("first", [1, 4, 10])
-def test_the_engine_target_works_in_one_shared_buffer_of_any_capacity(capacity, first):
+def test_the_engine_target_works_in_one_shared_buffer_of_any_capacity(capacity: int, first: int) -> None:
     model, graph = model_and_graph("engine")
     ids = random_ids(model.config)
     cache = SharedCache(session_of(graph), model.config, batch=1, capacity=capacity)
@@ -84,7 +87,7 @@ def test_the_engine_target_works_in_one_shared_buffer_of_any_capacity(capacity, 
     np.testing.assert_allclose(np.concatenate(parts, 1), torch_logits(model, ids), atol=ATOL, rtol=0)
 
 
-def test_the_engine_target_decodes_a_batch_whose_rows_have_different_lengths():
+def test_the_engine_target_decodes_a_batch_whose_rows_have_different_lengths() -> None:
     model, graph = model_and_graph("engine")
     session, lengths, capacity = session_of(graph), [2, 7, 4], 10
     ids = random_ids(model.config, batch=3)
@@ -105,7 +108,7 @@ def test_the_engine_target_decodes_a_batch_whose_rows_have_different_lengths():
         np.testing.assert_allclose(logits[row, 0], expected, atol=ATOL, rtol=0)
 
 
-def test_a_context_of_one_token_works():
+def test_a_context_of_one_token_works() -> None:
     model = random_gpt(small(block_size=1, n_layer=1))
     ids = random_ids(model.config)
     logits = GrowingCache(session_of(engine_graph(model)), model.config, batch=1).feed(ids)
@@ -113,7 +116,7 @@ def test_a_context_of_one_token_works():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_dropout_or_random_operator_is_in_the_graph(target):
+def test_no_dropout_or_random_operator_is_in_the_graph(target: str) -> None:
     model, graph = model_and_graph(target)
     assert model.config.dropout == 0.1
     assert unwanted_operators(graph, target) == []
@@ -121,14 +124,14 @@ def test_no_dropout_or_random_operator_is_in_the_graph(target):
     assert not [name for name in operators if "Dropout" in name or "Random" in name]
 
 
-def test_the_portable_target_holds_standard_operators_only():
+def test_the_portable_target_holds_standard_operators_only() -> None:
     _, graph = model_and_graph("portable")
     assert {node.domain for node in graph.graph.node} == {""}
     assert [opset.domain for opset in graph.opset_import] == [""]
     assert not graph.functions
 
 
-def test_unwanted_operators_are_found_in_subgraphs_too():
+def test_unwanted_operators_are_found_in_subgraphs_too() -> None:
     dropout = onnx.helper.make_node("Dropout", ["x"], ["y"])
     branch = onnx.helper.make_graph([dropout], "branch", [], [])
     node = onnx.helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
@@ -146,7 +149,7 @@ def test_unwanted_operators_are_found_in_subgraphs_too():
     gelu=st.sampled_from(["tanh", "erf"]),
 )
 @settings(max_examples=25)
-def test_the_bytes_of_the_initialisers_are_the_account_s(n_head, **changes):
+def test_the_bytes_of_the_initialisers_are_the_account_s(n_head: int, **changes: Any) -> None:
     config = ModelConfig(n_head=n_head, n_embd=8 * n_head, **changes)
     weights = {name: np.zeros(shape, np.float32) for name, shape in config.parameter_shapes().items()}
     graph = build_engine_graph(config, weights)
@@ -156,7 +159,7 @@ def test_the_bytes_of_the_initialisers_are_the_account_s(n_head, **changes):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_optimiser_makes_no_second_copy_of_a_matrix(tied, tmp_path):
+def test_the_optimiser_makes_no_second_copy_of_a_matrix(tied: bool, tmp_path: Path) -> None:
     model, graph = model_and_graph("engine", small(tie_embeddings=tied))
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
@@ -169,18 +172,18 @@ def test_the_optimiser_makes_no_second_copy_of_a_matrix(tied, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", PORTABLE_FORMS)
-def test_the_portable_target_stores_every_parameter_once_as_the_checkpoint_has_it(form):
+def test_the_portable_target_stores_every_parameter_once_as_the_checkpoint_has_it(form: Any) -> None:
     model, graph = model_and_graph("portable", small(**form))
     assert weight_bytes(graph) == expected_weight_bytes(model.config, recipe(model.config, "fp32"))
     sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.graph.initializer if is_float(tensor)}
     assert sizes == model.config.parameter_shapes()
 
 
-def is_float(tensor) -> bool:
+def is_float(tensor: Any) -> bool:
     return tensor.data_type == onnx.TensorProto.FLOAT
 
 
-def _run(session, config, ids):
+def _run(session: Any, config: Any, ids: Any) -> Any:
     """All outputs by name, of a whole prompt without a past."""
     batch, length = ids.shape
     inputs = {"input_ids": ids, "position_ids": np.tile(np.arange(length), (batch, 1))}

@@ -1,6 +1,8 @@
-"""What models are held to, and what is said of a budget that none keeps, on a target made by hand."""
+"""Limits of a plan, and the way out of an infeasible budget, on a board profile made by hand."""
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -10,38 +12,44 @@ from helpers.sample_target import TARGET
 from hypothesis import given, settings, strategies as st
 
 from edgegpt.budget.verdict import rounded_up
-from edgegpt.errors import BudgetError, ConfigError, MeasureError
+from edgegpt.errors import ConfigError, ImpossibleBudgetError, MeasureError
 from edgegpt.planner import finalists
 from edgegpt.planner.limits import limits_of
 from edgegpt.planner.planner import plan_models
 from edgegpt.planner.space import Space
 
-# One thing that a sentence says of a limit: its name, the value that is possible, the one that is allowed.
-NEED = re.compile(r"(\S+) (?:at least )?(\S+) where (?:the \w+ has )?([\d.]+)")
+Refused = Callable[..., AbstractContextManager[None]]
 
 
-def refusal(limits: dict[str, Any], target: Any = TARGET, space: Space = SMALL) -> str:
-    with pytest.raises(BudgetError) as e:
+def infeasible(
+    limits: dict[str, Any], target: Any = TARGET, space: Space = SMALL
+) -> tuple[str, list[dict[str, float]]]:
+    """Return the sentence, and for each way out the limits with which the budget is kept."""
+    with pytest.raises(ImpossibleBudgetError) as e:
         plan_models(budget(**limits), space, target=target)
-    return str(e.value)
+    return str(e.value), [way["needs"] for way in e.value.facts["nearest"]]
 
 
-def with_values(limits: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
-    """A budget with what a sentence printed in it, read as YAML reads it."""
+def numbers_in(sentence: str) -> set[float]:
+    return {float(number) for number in re.findall(r"\d+(?:\.\d+)?", sentence)}
+
+
+def with_values(limits: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+    """Return the limits with other values by the names of `Budget.limits`."""
     changed = {name: dict(limit) if isinstance(limit, dict) else limit for name, limit in limits.items()}
-    for name, text in values.items():
+    for name, value in values.items():
         first, _, rest = name.partition(".")
         if rest:
-            changed[first][rest] = float(text)
+            changed[first][rest] = value
         else:
-            changed[first] = int(text) if first == "parameters" else float(text)
+            changed[first] = int(value) if first == "parameters" else value
     return changed
 
 
-# What counts
+# Limits
 
 
-def test_without_a_target_models_are_held_to_sizes_alone() -> None:
+def test_without_a_profile_only_sizes_are_limited() -> None:
     found = plan_models(budget(artifact_mb=2.0, token_ms={"p50": 1e-9}), SMALL)
     assert found.limits.left_out == ("token_ms.p50",)
     assert "token_ms.p50" not in found.found.best[0].figures
@@ -66,7 +74,7 @@ def test_the_boards_memory_is_a_limit() -> None:
     assert all(rated.figures["peak_rss_mb"] <= 85 for rated in found.found.best)
 
 
-def test_the_targets_memory_is_a_limit() -> None:
+def test_the_profiles_memory_is_a_limit() -> None:
     found = plan_models(budget(token_ms={"p50": 1000.0}), SMALL, target=target_with(90))
     assert found.limits.values["peak_rss_mb"] == 90
     assert all(rated.figures["peak_rss_mb"] <= 90 for rated in found.found.best)
@@ -76,9 +84,9 @@ def test_the_targets_memory_is_a_limit() -> None:
     ("given", "of_board", "of_target", "limit", "whose"),
     [
         (None, 85, 100, 85, "board"),
-        (None, 100, 85, 85, "target"),
+        (None, 100, 85, 85, "profile"),
         (80, 85, 100, 80, None),
-        (90, None, 85, 85, "target"),
+        (90, None, 85, 85, "profile"),
         (90, 95, None, 90, None),
     ],
 )
@@ -92,29 +100,28 @@ def test_the_smallest_of_limit_and_memories_counts(
     assert (found.values["peak_rss_mb"], found.memory_of) == (limit, whose)
 
 
-def test_a_budget_without_a_limit_to_plan_for_is_refused() -> None:
+def test_a_budget_without_a_limit_to_plan_for_is_refused(refused: Refused) -> None:
     for target in (TARGET, target_with(100)):
-        with pytest.raises(ConfigError, match="no limit that a model can be planned for, only idle_cpu_per"):
+        with refused(ConfigError, "idle_cpu_percent"):
             plan_models(budget(idle_cpu_percent=3), SMALL, target=target)
-    with pytest.raises(ConfigError, match="or give a target with --target"):
+    with refused(ConfigError, "token_ms.p50", "--profile"):
         plan_models(budget(token_ms={"p50": 2}), SMALL)
 
 
-def test_a_finalist_that_does_not_fit_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: Any) -> None:
-        raise AssertionError("it was built")
-
+def test_a_finalist_that_does_not_fit_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
     found = planned(**VALUES)
     monkeypatch.setattr(finalists, "available_memory_bytes", lambda: 80_000_000)
-    with pytest.raises(MeasureError, match=r"takes some \d+ MB and this machine has 80 MB free"):
-        list(finalists.measure_finalists(found.found.best, found.limits, 1, never))
+    with refused(MeasureError, "80 MB", "--finalists 0"):
+        list(finalists.measure_finalists(found.found.best, found.limits, 1, lambda *_: pytest.fail("built")))
 
 
-# What cannot be
+# Infeasible budgets
 
 
-def test_the_nearest_value_of_one_limit_is_that_of_a_model_that_keeps_the_others() -> None:
-    """On this board few bits are slow, so the smallest file and the fastest token are not of one model."""
+def test_the_way_out_for_one_limit_is_a_model_that_keeps_the_others() -> None:
+    """Here quantised weights are slow, so the smallest file and the fastest decode step are of two models."""
     products = [
         row if row.bits == 32 else row.model_copy(update={"node_us": 100.0}) for row in TARGET.products
     ]
@@ -125,33 +132,38 @@ def test_the_nearest_value_of_one_limit_is_that_of_a_model_that_keeps_the_others
     smallest = min(rated.figures["artifact_mb"] for rated in every)
     of_the_fast = min(r.figures["artifact_mb"] for r in every if r.figures["token_ms.p50"] <= fastest)
     assert of_the_fast > 1.5 * smallest
-    said = refusal({"artifact_mb": smallest, "token_ms": {"p50": fastest}}, slow, space)
-    assert "artifact_mb or token_ms.p50 binds; the nearest possible, all other limits kept is " in said
-    assert f"artifact_mb {rounded_up(of_the_fast)} where " in said
+    sentence, ways = infeasible({"artifact_mb": smallest, "token_ms": {"p50": fastest}}, slow, space)
+    assert [list(way) for way in ways] == [["artifact_mb"], ["token_ms.p50"]]
+    assert ways[0]["artifact_mb"] == float(rounded_up(of_the_fast))
+    assert f"artifact_mb {rounded_up(of_the_fast)} " in sentence
 
 
-def test_limits_that_all_have_to_give_are_all_named_with_the_values_of_one_model() -> None:
-    said = refusal({"artifact_mb": 0.01, "token_ms": {"p50": 0.001}})
-    assert "artifact_mb and token_ms.p50 bind together; the nearest model needs artifact_mb 0.0" in said
-    assert len(NEED.findall(said)) == 2
+def test_limits_that_must_be_relaxed_together_have_the_values_of_one_model() -> None:
+    sentence, ways = infeasible({"artifact_mb": 0.01, "token_ms": {"p50": 0.001}})
+    (way,) = ways
+    assert sorted(way) == ["artifact_mb", "token_ms.p50"]
+    assert set(way.values()) <= numbers_in(sentence)
 
 
-def test_a_figure_that_is_a_lower_bound_is_said_to_be_one() -> None:
-    assert "token_ms.p99 at least 0." in refusal({"token_ms": {"p99": 0.001}})
-    assert "token_ms.p50 0." in refusal({"token_ms": {"p50": 0.001}})
-    assert "peak_rss_mb at least " in refusal({"peak_rss_mb": 20.0}, None)
-    assert "peak_rss_mb 8" in refusal({"peak_rss_mb": 40.0})
+def test_a_lower_bound_is_called_one() -> None:
+    for limits, target, is_bound in (
+        ({"token_ms": {"p99": 0.001}}, TARGET, True),
+        ({"token_ms": {"p50": 0.001}}, TARGET, False),
+        ({"peak_rss_mb": 20.0}, None, True),
+        ({"peak_rss_mb": 40.0}, TARGET, False),
+    ):
+        assert ("at least" in infeasible(limits, target)[0]) == is_bound
 
 
-def test_a_memory_that_binds_is_said_to_be_the_boards() -> None:
-    said = refusal({"parameters": 10**6, "board": board(70)})
-    assert "peak_rss_mb binds" in said
-    assert "where the board has 70" in said
+def test_a_limit_that_is_the_boards_memory_is_named_as_that() -> None:
+    sentence, ways = infeasible({"parameters": 10**6, "board": board(70)})
+    assert list(ways[0]) == ["peak_rss_mb"]
+    assert "board has 70" in sentence
 
 
 def test_a_cache_out_of_reach_names_the_cache_of_int8() -> None:
-    assert "--kv-cache int8" in refusal({"kv_cache_mb": 0.01})
-    assert "--kv-cache" not in refusal({"artifact_mb": 0.01})
+    assert "--kv-cache int8" in infeasible({"kv_cache_mb": 0.01})[0]
+    assert "--kv-cache" not in infeasible({"artifact_mb": 0.01})[0]
 
 
 def tight(low: float, high: float) -> st.SearchStrategy[float]:
@@ -177,21 +189,19 @@ BUDGETS = st.fixed_dictionaries(
 
 @settings(max_examples=60)
 @given(BUDGETS, st.booleans())
-def test_what_an_impossible_budget_prints_can_be_put_into_it(limits: dict[str, Any], timed: bool) -> None:
+def test_the_values_of_an_infeasible_budget_give_a_plan(limits: dict[str, Any], timed: bool) -> None:
     target = TARGET if timed else None
     try:
         plan_models(budget(**limits), SMALL, target=target)
-        return  # possible after all
+        return  # feasible
     except ConfigError:
-        return  # of times alone, without a target
-    except BudgetError as e:
-        said = str(e)
-    needs = NEED.findall(said)
-    assert needs
-    ways = [{name: value for name, value, _ in needs}]
-    if "bind together" not in said:
-        ways = [{name: value} for name, value, _ in needs]
+        return  # only times, without a profile
+    except ImpossibleBudgetError as e:
+        sentence, ways = str(e), [way["needs"] for way in e.facts["nearest"]]
+    assert ways
     for way in ways:
+        assert all(name in sentence for name in way)
+        assert set(way.values()) <= numbers_in(sentence)
         assert plan_models(budget(**with_values(limits, way)), SMALL, target=target).found.best
 
 

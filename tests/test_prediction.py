@@ -1,7 +1,10 @@
-"""edgegpt.prediction and what it adds up: arithmetic on a target made by hand. No times are measured."""
+"""edgegpt.prediction: arithmetic on a board profile made by hand. No times are measured."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROVER
@@ -13,7 +16,7 @@ from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
 from edgegpt.errors import ConfigError
-from edgegpt.prediction.cost_model import Curve, ModelWork, between
+from edgegpt.prediction.cost_model import Curve, ModelWork, neighbours
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
@@ -21,8 +24,9 @@ from edgegpt_export.synthetic import write_random_file
 
 ROOT = Path(__file__).parents[1]
 PREDICTOR = Predictor(TARGET)
-OPS = PREDICTOR.calls._ops
+OPS = PREDICTOR.ops
 Capture = pytest.CaptureFixture[str]
+Refused = Callable[..., AbstractContextManager[None]]
 
 
 def config(**changes: int | bool) -> ModelConfig:
@@ -49,51 +53,53 @@ def test_a_call_is_the_sum_of_its_nodes() -> None:
     lookups, biases = 2 * (0.5 + 0.5 * d / 1e3), 2 * (0.5 + 0.5 * d / 1e3)
     rest = 6 * 0.5 + lookups + biases + 3 * (1 + d / 1e3) + (1 + 4 * d / 1e3)
     products = product(3 * d, d) + product(d, d) + product(4 * d, d) + product(d, 4 * d) + product(v, d)
-    # The model has 0.4 MB, and nothing is further away than in the smallest working set.
-    near, fetch = OPS.call_us(work(model, "fp32"), 1, cached)
-    assert near == pytest.approx(products + attention + rest)
+    # The model has 0.4 MB, less than the smallest working set, so nothing is fetched.
+    nodes, fetch = OPS.call_us(work(model, "fp32"), 1, cached)
+    assert nodes == pytest.approx(products + attention + rest)
     assert fetch == 0
 
 
-def test_a_piece_of_a_prompt_reads_every_row_but_behind_the_last_attention() -> None:
+def test_a_prompt_chunk_computes_every_row_until_the_last_attention() -> None:
     d, v, tokens, cached = 64, 512, 8, 20
     model = config(n_layer=2)
 
     def product(outputs: int, inputs: int, rows: int) -> float:
-        per_million = 10.0 * 8 * (1 + rows // 8)  # rows are 1 or 8, which both stand in the table
+        per_million = 10.0 * 8 * (1 + rows // 8)  # rows are 1 or 8, both of them in the table
         return 1 + inputs / 1e3 + 2 * outputs / 1e3 + per_million * outputs * inputs / 1e6
 
-    def behind(rows: int) -> float:
+    def after(rows: int) -> float:
         norms_and_gelu = 2 * (1 + d * rows / 1e3) + (1 + 4 * d * rows / 1e3)
         return product(d, d, rows) + product(4 * d, d, rows) + product(d, 4 * d, rows) + norms_and_gelu
 
     pairs = tokens * (cached + tokens)
     attention = 2 + 2 * d * tokens / 1e3 + 100 * d * pairs / 1e6 + 2 * pairs / 1e3
-    in_front = product(3 * d, d, tokens) + attention
+    before = product(3 * d, d, tokens) + attention
     lookups = 2 * (1 + d * tokens / 1e3)
     around = 6 * 0.5 + lookups + (1 + d * tokens / 1e3) + product(v, d, 1)
-    near, fetch = OPS.call_us(work(model, "int8"), tokens, cached)
-    assert near == pytest.approx(2 * in_front + behind(tokens) + behind(1) + around)
+    nodes, fetch = OPS.call_us(work(model, "int8"), tokens, cached)
+    assert nodes == pytest.approx(2 * before + after(tokens) + after(1) + around)
     assert fetch == 0
 
 
 def test_a_large_model_pays_for_fetching_its_weights() -> None:
-    model = config(n_layer=12, n_embd=512, n_head=8)  # some 150 MB, beyond the table
+    model = config(
+        n_layer=12, n_embd=512, n_head=8
+    )  # some 150 MB, more than the largest working set of the table
     weights_mb = 4 * (12 * 12 * 512 * 512 + 512 * 512) / 1e6
     cache_mb = kv_cache_bytes(model, 1) / 1e6
     _, fetch = OPS.call_us(work(model, "fp32"), 1, 0)
     assert fetch == pytest.approx(100 * weights_mb + 50 * cache_mb)
 
 
-def test_a_request_is_its_pieces_and_one_choice() -> None:
+def test_a_request_is_its_chunks_and_one_choice() -> None:
     todo = work(config(), "int8")
     whole = PREDICTOR.calls.first_token_us(todo, 100)
-    pieces = sum(50 + 10 * 2 + 1.5 * OPS.call_us(todo, t, p)[0] for t, p in ((64, 0), (36, 64)))
-    assert whole == pytest.approx(pieces + 1 + 0.2 * 0.512)
+    chunks = sum(50 + 10 * 2 + 1.5 * OPS.call_us(todo, t, p)[0] for t, p in ((64, 0), (36, 64)))
+    assert whole == pytest.approx(chunks + 1 + 0.2 * 0.512)
 
 
 @pytest.mark.parametrize(("n_embd", "n_layer", "per_mb"), [(64, 2, 3), (512, 4, 1)])
-def test_load_and_memory_know_where_the_weights_lie(n_embd: int, n_layer: int, per_mb: int) -> None:
+def test_load_and_memory_depend_on_where_the_weights_are(n_embd: int, n_layer: int, per_mb: int) -> None:
     model = config(n_embd=n_embd, n_layer=n_layer)
     size = weight_bytes(model, recipe(model, "fp32")) / 1e6
     found = PREDICTOR.predict(model, "fp32")
@@ -105,13 +111,14 @@ def test_load_and_memory_know_where_the_weights_lie(n_embd: int, n_layer: int, p
 
 @pytest.mark.parametrize("vocab_size", [512, 16384])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_size_of_a_file_is_foretold(vocab_size: int, precision: str, tmp_path: Path) -> None:
+def test_the_predicted_size_of_a_file_is_an_upper_bound(
+    vocab_size: int, precision: str, tmp_path: Path
+) -> None:
     path = tmp_path / "model.onnx"
     model = config(vocab_size=vocab_size, n_embd=128, n_layer=6)
     write_random_file(path, model, precision)
-    size = (
-        sum(file.stat().st_size for file in tmp_path.iterdir()) + contract.EVIDENCE_BYTES
-    )  # which an export adds
+    files = sum(file.stat().st_size for file in tmp_path.iterdir())
+    size = files + contract.EVIDENCE_BYTES  # which an export adds
     stored = weight_bytes(model, recipe(model, precision))
     assert size - stored < 1e6 * artifact_mb(model, stored) - stored < 1.45 * (size - stored)
     assert PREDICTOR.predict(model, precision).artifact_mb == artifact_mb(model, stored)
@@ -119,7 +126,7 @@ def test_the_size_of_a_file_is_foretold(vocab_size: int, precision: str, tmp_pat
 
 @pytest.mark.slow
 def test_a_model_planned_to_the_edge_keeps_its_size_when_it_is_exported(tmp_path: Path) -> None:
-    """With a real tokenizer and the proof that an export writes into the file."""
+    """With a real tokenizer and the verification results that an export writes into the file."""
     model = ModelConfig.from_yaml(ROVER / "config.yaml")
     for precision in PRECISIONS:
         export_checkpoint(ROVER, tmp_path / "rover.onnx", precision=precision)
@@ -128,11 +135,11 @@ def test_a_model_planned_to_the_edge_keeps_its_size_when_it_is_exported(tmp_path
         assert size < planned < 1.02 * size
 
 
-def test_between_the_points_of_a_table_lies_a_straight_line_and_beyond_it_its_edge() -> None:
-    assert between([1, 8, 64], 36) == (1, 2, 0.5)
-    assert between([1, 8, 64], 8) == (1, 2, 0.0)
-    assert between([1, 8, 64], 100) == (2, 2, 0.0)
-    assert between([2, 8], 1) == (0, 0, 0.0)
+def test_a_table_is_interpolated_and_its_edges_hold_outside() -> None:
+    assert neighbours([1, 8, 64], 36) == (1, 2, 0.5)
+    assert neighbours([1, 8, 64], 8) == (1, 2, 0.0)
+    assert neighbours([1, 8, 64], 100) == (2, 2, 0.0)
+    assert neighbours([2, 8], 1) == (0, 0, 0.0)
     curve = Curve({1: [(1.0, 0.0), (100.0, 10.0)], 3: [(1.0, 2.0)]})
     assert curve.at(1, 10.0) == pytest.approx(5.0)
     assert curve.at(1, 0.1) == 0.0
@@ -188,71 +195,76 @@ def test_a_larger_vocabulary_is_never_predicted_to_be_cheaper(model: ModelConfig
     assert b.artifact_mb > a.artifact_mb
 
 
-# As a user types it
-
-
-@pytest.fixture
-def target_file(tmp_path: Path) -> str:
-    path = tmp_path / "target.yaml"
-    path.write_text(TARGET.to_yaml())
-    return str(path)
-
+# The command
 
 NANO = str(ROOT / "configs" / "models" / "nano.yaml")
 
 
-def refused(capsys: Capture, *arguments: str) -> str:
-    assert main(["params", *arguments]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    return output.err
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "profile.yaml"
+    path.write_text(TARGET.to_yaml())
+    return str(path)
 
 
-def test_params_predicts_for_a_target_and_says_whose_it_is(target_file: str, capsys: Capture) -> None:
-    assert main(["params", NANO, "--target", target_file]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "Predicted for hand board, 1 thread, medians" in text
-    assert "Careful: the target 'hand board' was measured on another machine" in text
+def predicted(capsys: Capture, *arguments: str) -> dict[str, Any]:
+    assert main(["params", NANO, *arguments, "--json"]) == 0
+    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return facts
 
 
-def test_params_predicts_one_precision_for_machines(target_file: str, capsys: Capture) -> None:
-    arguments = ["params", NANO, "--target", target_file, "--precision", "int8", "--cached-tokens", "10"]
-    assert main([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["prediction"]
+def test_params_predicts_for_a_profile_and_names_its_board(profile: str, capsys: Capture) -> None:
+    assert main(["params", NANO, "--profile", profile]) == 0
+    assert TARGET.name in capsys.readouterr().out
+    found = predicted(capsys, "--profile", profile)["prediction"]
+    assert (found["target"], found["threads"]) == (TARGET.name, 1)
+    assert found["caveats"]
+    assert set(PRECISIONS) <= set(found)
+
+
+def test_params_takes_the_profile_under_its_older_option_too(profile: str, capsys: Capture) -> None:
+    assert predicted(capsys, "--target", profile) == predicted(capsys, "--profile", profile)
+
+
+def test_params_predicts_one_precision(profile: str, capsys: Capture) -> None:
+    arguments = ["--profile", profile, "--precision", "int8", "--cached-tokens", "10"]
+    found = predicted(capsys, *arguments)["prediction"]
     assert found["int8"]["cached_tokens"] == 10
     assert found["int8"]["token_ms"] > 0
     assert "fp32" not in found
 
 
-def test_a_smaller_cache_takes_its_share_off_the_predicted_memory(target_file: str, capsys: Capture) -> None:
-    def predicted(*more: str) -> tuple[int, dict[str, float]]:
-        assert main(["params", NANO, "--target", target_file, "--precision", "fp32", *more, "--json"]) == 0
-        facts = json.loads(capsys.readouterr().out)
-        return facts["kv_bytes"], facts["prediction"]["fp32"]
-
-    (all_bytes, whole), (few_bytes, small) = predicted(), predicted("--capacity", "64")
-    assert whole["peak_rss_mb"] - small["peak_rss_mb"] == pytest.approx((all_bytes - few_bytes) / 1e6)
-    assert small["kv_cache_mb"] == pytest.approx(few_bytes / 1e6)
-    assert small["cached_tokens"] == 32
+def test_a_smaller_cache_takes_its_share_off_the_predicted_memory(profile: str, capsys: Capture) -> None:
+    arguments = ["--profile", profile, "--precision", "fp32"]
+    whole, small = (predicted(capsys, *arguments, *more) for more in ([], ["--capacity", "64"]))
+    a, b = (facts["prediction"]["fp32"] for facts in (whole, small))
+    assert a["peak_rss_mb"] - b["peak_rss_mb"] == pytest.approx((whole["kv_bytes"] - small["kv_bytes"]) / 1e6)
+    assert b["kv_cache_mb"] == pytest.approx(small["kv_bytes"] / 1e6)
+    assert b["cached_tokens"] == 32
 
 
-def test_bad_input_is_one_sentence(target_file: str, capsys: Capture) -> None:
-    assert "--precision needs --target" in refused(capsys, NANO, "--precision", "int8")
-    assert "got 'int2'" in refused(capsys, NANO, "--target", target_file, "--precision", "int2")
-    assert "does not exist" in refused(capsys, NANO, "--target", "missing.yaml")
-    full = ["--capacity", "64", "--cached-tokens", "64"]
-    sentence = "cached_tokens must be within 0 and capacity 64 - 1, got 64"
-    assert sentence in refused(capsys, NANO, "--target", target_file, *full)
-    long = ["--prompt-tokens", "5000"]
-    assert "prompt_tokens must be within block_size 256, got 5000" in refused(capsys, NANO, *long)
-    long = ["--prompt-tokens", "64", "--capacity", "64"]
-    sentence = "prompt_tokens must be within 1 and capacity 64 - 1, got 64"
-    assert sentence in refused(capsys, NANO, "--target", target_file, *long)
-    budget = str(ROOT / "configs" / "budgets" / "ci.yaml")
-    assert "is a budget, not a profile of a board" in refused(capsys, NANO, "--target", budget)
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["--precision", "int8"], ["--precision", "--profile"]),
+        (["--profile", "PROFILE", "--precision", "int2"], ["int2"]),
+        (["--profile", "missing.yaml"], ["missing.yaml"]),
+        (["--profile", "PROFILE", "--capacity", "64", "--cached-tokens", "64"], ["cached_tokens", "64"]),
+        (["--profile", "PROFILE", "--prompt-tokens", "64", "--capacity", "64"], ["prompt_tokens", "64"]),
+        (["--prompt-tokens", "5000"], ["prompt_tokens", "256", "5000"]),
+        (["--profile", str(ROOT / "configs" / "budgets" / "ci.yaml")], ["ci.yaml", "budget"]),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    profile: str, capsys: Capture, arguments: list[str], values: list[str]
+) -> None:
+    assert main(["params", NANO, *(profile if part == "PROFILE" else part for part in arguments)]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert [value for value in values if value not in output.err] == []
 
 
-def test_a_cache_fuller_than_the_context_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cached_tokens must be within 0 and block_size 256 - 1, got 256"):
+def test_a_cache_fuller_than_the_context_is_refused(refused: Refused) -> None:
+    with refused(ConfigError, "cached_tokens", 256):
         PREDICTOR.predict(config(), "fp32", cached_tokens=256)

@@ -1,13 +1,13 @@
 """edgegpt.runtime.sampling: parameters, filters against their definitions, and the draw."""
 
 import math
-from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from conftest import Refused
 from hypothesis import assume, given, strategies as st
 from transformers.generation.logits_process import (
     LogitsProcessorList,
@@ -32,8 +32,6 @@ from edgegpt.runtime.sampling import (
     sample,
     scale,
 )
-
-Refused = Callable[..., Any]
 
 LOGITS = st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40).map(
     lambda x: np.array(x, np.float32)

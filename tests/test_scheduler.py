@@ -1,10 +1,10 @@
 """edgegpt.serving.scheduler: which request runs, waits, is refused or preempted under each policy."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import Refused
 from helpers.scripted import Script
 from hypothesis import given, settings, strategies as st
 
@@ -12,8 +12,6 @@ from edgegpt.errors import ConfigError, OverloadedError
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.serving.request import Request, RequestHandle
 from edgegpt.serving.scheduler import Overload, Scheduler
-
-Refused = Callable[..., Any]
 
 STREAM = Script("go", "ab").generator.stream("go")
 

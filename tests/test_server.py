@@ -1,11 +1,12 @@
 """edgegpt.serving.server: answers, overload, deadlines and cancellation."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Refused
 from helpers.scripted import ManualClock, greedy
 from helpers.serving import ANSWER, PROMPT, SOON, WHOLE, HeldServer, ended_as
 from helpers.tiny_files import tiny_file
@@ -16,8 +17,6 @@ from edgegpt.runtime.reply import TextChunk
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.serving.request import RequestHandle
 from edgegpt.serving.server import GenerationServer
-
-Refused = Callable[..., Any]
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import Refused
 from helpers.scripted import Script, greedy
 from helpers.serving import ANSWER, PROMPT, SOON, WHOLE, HeldServer, ended_as
 
@@ -24,8 +25,6 @@ from edgegpt.runtime import stream
 from edgegpt.serving.request import RequestHandle
 from edgegpt.serving.server import GenerationServer
 from edgegpt.serving.stats import LAST_REQUESTS, LAST_TOKENS, OUTCOMES
-
-Refused = Callable[..., Any]
 
 
 @pytest.fixture

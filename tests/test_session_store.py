@@ -1,16 +1,14 @@
 """edgegpt.serving.sessions: named sessions, their limit of bytes, LRU and idle-timeout eviction."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import Refused
 from helpers.scripted import ManualClock, Script, greedy
 
 from edgegpt.errors import ConfigError, OverloadedError, SessionError
 from edgegpt.runtime.generator import Session
 from edgegpt.serving.sessions import SessionStore
-
-Refused = Callable[..., Any]
 
 SHORT = greedy(max_new_tokens=2)
 ONE = Script("go", "ab").engine.cache_bytes

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Refused
 from helpers.scripted import GREEDY, Script, greedy
 from helpers.tiny_files import tiny_file, tokenizer, torch_greedy, torch_logits
 
@@ -13,8 +13,6 @@ import edgegpt
 from edgegpt.errors import EngineError, PromptError, SessionError
 from edgegpt.runtime.generator import Session, TextGenerator
 from edgegpt.runtime.sampling import SamplingParams
-
-Refused = Callable[..., Any]
 
 TURNS = ["go left", "stop", "turn 5"]
 SHORT = greedy(max_new_tokens=4)

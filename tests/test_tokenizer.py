@@ -2,19 +2,15 @@
 
 import json
 import unicodedata
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import CORPUS
+from conftest import CORPUS, Refused
 from hypothesis import example, given, strategies as st
 
 from edgegpt.errors import TokenizerError
 from edgegpt.tokenizer import END_OF_TEXT, MIN_VOCAB_SIZE, Split, Tokenizer
-
-Refused = Callable[..., Any]
 
 TEXTS = [*CORPUS, "the red mug, the blue mug and the mug", "0123 45 6789", "  two  spaces\n\n\ttab"] * 3
 TOKENIZERS: dict[str, Tokenizer] = {

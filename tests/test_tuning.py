@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Refused
 from helpers.tiny_files import tiny_file, tokenizer, torch_greedy
 
 import edgegpt
@@ -24,8 +25,6 @@ from edgegpt.runtime.ort_backend import OrtBackend
 from edgegpt.runtime.sampling import SamplingParams
 from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
 from edgegpt_export import export_checkpoint
-
-Refused = Callable[..., Any]
 
 SHA = "a" * 64
 TUNED = Tuning(decode_threads=1, prefill_threads=2, spinning=True, prefill_chunk=8)

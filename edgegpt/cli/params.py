@@ -1,15 +1,10 @@
-"""`edgegpt params MODEL.yaml`.
+"""`edgegpt params MODEL.yaml`: sizes and FLOPs of a config, and with a board profile predictions."""
 
-Predictions of one config for `edgegpt params`, as a table and as JSON.
-"""
-
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
 from rich.table import Table
 
 from edgegpt.accounting import Account, account
@@ -24,30 +19,36 @@ from edgegpt.quantization import PRECISIONS
 def params(
     model_file: Annotated[Path, typer.Argument(metavar="MODEL.yaml", help="The model's config.")],
     prompt_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Prefill FLOPs are the mean over so many; 32 if not given.")
+        int | None, typer.Option(min=1, help="Prompt length for prefill FLOPs and TTFT (default: 32).")
     ] = None,
     cached_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Decode FLOPs are after so many; a full context if not given.")
+        int | None,
+        typer.Option(
+            min=0, help="Cached tokens before a decode step (default: full for FLOPs, half for times)."
+        ),
     ] = None,
     capacity: Annotated[
-        int | None, typer.Option(min=1, help="Of the KV cache, in tokens; block_size if not given.")
+        int | None, typer.Option(min=1, help="KV-cache capacity in tokens (default: block_size).")
     ] = None,
-    target: Annotated[
-        Path | None, typer.Option(metavar="TARGET.yaml", help="Predict times and memory on this board.")
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile", "--target", metavar="PROFILE.yaml", help="Predict times and memory on this board."
+        ),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="fp32, int8 or int4 to predict; all three if not given.")
+        str | None, typer.Option(help="Predict for fp32, int8 or int4 only (default: all three).")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print exact parameters, bytes per precision, cache bytes, FLOPs; with --target times and memory too."""
+    """Print exact parameters, bytes, cache size and FLOPs; with --profile predicted times and memory too."""
     config = ModelConfig.from_yaml(model_file)
     result = account(config, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, kv_capacity=capacity)
     predicted = None
-    if target is not None:
-        predicted = predict(config, target, precision, prompt_tokens, cached_tokens, capacity)
+    if profile is not None:
+        predicted = predict(config, profile, precision, prompt_tokens, cached_tokens, capacity)
     elif precision is not None:
-        raise ConfigError("--precision needs --target: without one, all precisions are shown")
+        raise ConfigError("--precision needs --profile; without one, sizes of all precisions are printed")
     if as_json:
         facts = {} if predicted is None else {"prediction": predicted.json()}
         print_json({"config": asdict(config), **asdict(result), **facts})
@@ -55,16 +56,17 @@ def params(
     stdout.print(_sizes(result, str(model_file)))
     stdout.print(_work(result))
     stdout.print(
-        f"KV cache: {result.kv_bytes_per_token:,} bytes a token, "
+        f"KV cache: {result.kv_bytes_per_token:,} bytes per token, "
         f"{megabytes(result.kv_bytes)} for {result.kv_capacity} tokens\n"
         f"Activations: at most about {megabytes(result.activation_bytes)} "
-        f"while {result.chunk_tokens} tokens of a prompt are read\n"
-        f"FLOPs: prefill is the mean over a prompt of {result.prompt_tokens}, "
+        f"for a prefill chunk of {result.chunk_tokens} tokens\n"
+        f"FLOPs: prefill is the mean over a prompt of {result.prompt_tokens} tokens, "
         f"decode is with {result.cached_tokens} tokens in the cache."
     )
     if predicted is not None:
-        for part in predicted.shown():
-            stdout.print(part)
+        stdout.print(predicted.table())
+        for caveat in predicted.caveats:
+            stdout.print(f"Warning: {caveat}.")
 
 
 def _sizes(result: Account, title: str) -> Table:
@@ -93,14 +95,14 @@ def _work(result: Account) -> Table:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was predicted, by precision."""
+    """Predictions by precision, and reasons to doubt them."""
 
     target: Target
     by_precision: dict[str, Prediction]
     caveats: tuple[str, ...]
 
     def json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the value of `prediction` in the JSON output."""
         return {
             "target": self.target.name,
             "threads": self.target.threads,
@@ -108,13 +110,13 @@ class Predicted:
             **{precision: asdict(prediction) for precision, prediction in self.by_precision.items()},
         }
 
-    def shown(self) -> Iterator[RenderableType]:
-        """For people."""
+    def table(self) -> Table:
+        """Return a row for each precision."""
         one = next(iter(self.by_precision.values()))
         columns = [
             "precision",
-            f"first token of {one.prompt_tokens}, ms",
-            f"token after {one.cached_tokens}, ms",
+            f"first token, prompt of {one.prompt_tokens}, ms",
+            f"decode step after {one.cached_tokens}, ms",
             "load, ms",
             "peak RSS, MB",
             "file, MB",
@@ -131,9 +133,7 @@ class Predicted:
             for precision, p in self.by_precision.items()
         ]
         threads = threads_text(self.target.threads)
-        yield table(f"Predicted for {self.target.name}, {threads}, medians", columns, rows)
-        for caveat in self.caveats:
-            yield f"Careful: {caveat}."
+        return table(f"Predicted for {self.target.name}, {threads}, medians", columns, rows)
 
 
 def predict(
@@ -144,11 +144,11 @@ def predict(
     cached_tokens: int | None,
     capacity: int | None,
 ) -> Predicted:
-    """Predict one precision or all.
+    """Predict one precision or all on the board profile at `path`.
 
     Raises:
-        ConfigError: the target file is not valid, the precision is none of ours, or prompt_tokens or
-            cached_tokens leaves no room for a token.
+        ConfigError: the profile is not valid, the precision is unknown, or prompt_tokens or cached_tokens
+            leaves no room for a token.
     """
     if precision is not None and precision not in PRECISIONS:
         raise ConfigError(
@@ -156,11 +156,10 @@ def predict(
         )
     target = Target.from_yaml(path)
     predictor = Predictor(target)
-    wanted = PRECISIONS if precision is None else (precision,)
     found = {
         p: predictor.predict(
             config, p, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, capacity=capacity
         )
-        for p in wanted
+        for p in (PRECISIONS if precision is None else (precision,))
     }
     return Predicted(target, found, caveats(target))

@@ -1,4 +1,4 @@
-"""`edgegpt profile --out TARGET.yaml`."""
+"""`edgegpt profile --out PROFILE.yaml`: measure this board for predictions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def profile(
-    out: Annotated[Path, typer.Option(metavar="TARGET.yaml", parser=out_file, help="The file to write.")],
-    name: Annotated[str | None, typer.Option(help="Of the board; the system's own if not given.")] = None,
+    out: Annotated[Path, typer.Option(metavar="PROFILE.yaml", parser=out_file, help="The file to write.")],
+    name: Annotated[str | None, typer.Option(help="Board name (default: from the system).")] = None,
     threads: ThreadsOption = 1,
     seconds: Annotated[
-        float, typer.Option(help="Measuring time; fresh processes and slow models come on top.")
+        float, typer.Option(help="Seconds for times; fresh processes and slow models are added.")
     ] = 45.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure this board in one to three minutes, so that models can be predicted and planned for it."""
+    """Measure this board in one to three minutes, to predict and plan models for it."""
     check_out_file("--out", out, (".yaml", ".yml"))
     if name == "":
-        raise MeasureError("--name must not be empty; leave it out for the system's own")
+        raise MeasureError("--name must not be empty, got ''; leave it out for the system's name")
     with needs("plan"):
         from edgegpt_export import synthetic
         from edgegpt_export.synthetic import write_random_file
@@ -36,12 +36,7 @@ def profile(
 
     with steps() as on_step:
         target = measure(
-            synthetic,
-            write_random_file,
-            name=name,
-            threads=threads,
-            seconds=seconds,
-            on_step=on_step,
+            synthetic, write_random_file, name=name, threads=threads, seconds=seconds, on_step=on_step
         )
     write_text(out, schema_comment(out, "target") + target.to_yaml())
     if as_json:
@@ -53,32 +48,21 @@ def profile(
 
 def _print(target: "Target") -> None:
     cpu = target.machine.board or target.machine.cpu
-    whose = cpu if target.name == cpu else f"{target.name}: {cpu}"
-    stdout.print(f"{whose}, {target.machine.cores} cores, measured with {threads_text(target.threads)}")
-    stdout.print(
-        table(
-            "Reading memory",
-            ["buffer, MB", "GB/s"],
-            [[f"{row.working_set_mb:g}", f"{row.gb_s:.1f}"] for row in target.read_bandwidth],
-        )
-    )
-    products = [row for row in target.products if row.tokens in (1, 64)]
-    stdout.print(
-        table(
-            "Products, weights at hand",
-            ["bits, block", "tokens", "a node, us", "a million weights, us"],
-            [
-                [
-                    f"{row.bits}, {row.block or '-'}",
-                    str(row.tokens),
-                    f"{row.node_us:.2f}",
-                    f"{row.us_per_million_weights:.1f}",
-                ]
-                for row in products
-            ],
-        )
-    )
-    if target.second_thread_us is not None:
-        stdout.print(f"A sleeping second thread costs {target.second_thread_us:.0f} us to wake.")
+    board = cpu if target.name == cpu else f"{target.name}: {cpu}"
+    stdout.print(f"{board}, {target.machine.cores} cores, measured with {threads_text(target.threads)}")
+    rows = [[f"{row.working_set_mb:g}", f"{row.gb_s:.1f}"] for row in target.read_bandwidth]
+    stdout.print(table("Read bandwidth", ["buffer, MB", "GB/s"], rows))
+    rows = [
+        [
+            f"{row.bits}, {row.block or '-'}",
+            f"{row.tokens}",
+            f"{row.node_us:.2f}",
+            f"{row.us_per_million_weights:.1f}",
+        ]
+        for row in target.products
+        if row.tokens in (1, 64)
+    ]
+    columns = ["bits, block", "tokens", "per node, us", "per million weights, us"]
+    stdout.print(table("Products, weights in a near cache", columns, rows))
     if target.noise:
         stdout.print(f"{noise_sentence(target.noise, 'profile it again when it is')}.")

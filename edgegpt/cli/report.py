@@ -1,7 +1,7 @@
 """`edgegpt report FILE.onnx --out report.html`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,50 +12,50 @@ from edgegpt.cli.progress import steps
 from edgegpt.errors import BudgetError, MeasureError, VerificationError, needs
 from edgegpt.measure import noise_sentence
 
-if TYPE_CHECKING:
-    from edgegpt.report import Report
-
 
 def report(
     file: FileArgument,
-    out: Annotated[Path, typer.Option(metavar="FILE.html", parser=out_file, help="The page to make.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", parser=out_file, help="The page to write.")],
     budget: Annotated[
-        Path | None, typer.Option(metavar="BUDGET.yaml", help="Hold the file to these limits too.")
+        Path | None, typer.Option(metavar="BUDGET.yaml", help="Check the file against this budget.")
     ] = None,
-    target: Annotated[
+    profile: Annotated[
         Path | None,
         typer.Option(
-            metavar="TARGET.yaml", help="A profile of this board: the roof of arithmetic, and predictions."
+            "--profile",
+            "--target",
+            metavar="BOARD.yaml",
+            help="Board profile, for predictions and for peak arithmetic in the roofline.",
         ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="CPU threads of onnxruntime; the budget's, or 1, if not given.")
+        int | None, typer.Option(help="CPU threads for onnxruntime (default: the budget's, or 1).")
     ] = None,
     seconds: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=3600.0,
-            help="Measuring time, as of `bench`; a budget takes one and a half times as much on top.",
+            help="Measuring time, as for `bench`; a budget takes one and a half times as much in addition.",
         ),
     ] = 10.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a file and write one page about it, to attach to a release.
+    """Measure a file and write one HTML page about it, to attach to a release.
 
-    Exit code 1, after the page is written, where the file falls short of its proof or of the budget.
+    Exits with 1, after writing the page, if a check failed or a limit of the budget is broken.
     """
     check_out_file("--out", out, (".html", ".htm"))
     with needs("report"):
         from edgegpt.report import save_page
-    from edgegpt.report import gather, report_json
+    from edgegpt.report import make_report
 
     with steps() as on_step:
-        made = gather(
+        made = make_report(
             file,
             out,
             budget=budget,
-            target=target,
+            profile=profile,
             threads=threads,
             seconds=seconds,
             on_step=on_step,
@@ -65,17 +65,13 @@ def report(
         except OSError as e:
             raise MeasureError(f"--out cannot write {out}: {e.strerror or e}") from e
     if as_json:
-        print_json(report_json(made))
+        print_json(made.to_json())
     else:
-        stdout.print(_sentence(made))
+        result = "passed" if made.passed else "failed"
+        noise = f"\n{noise_sentence(made.noise)}." if made.noise else ""
+        stdout.print(f"{out}: {megabytes(out.stat().st_size)}, {result}{noise}")
     if made.unproved:
-        raise VerificationError(f"{file} fell short: {'; '.join(made.unproved)}")
+        raise VerificationError(f"{file} failed its checks: {'; '.join(made.unproved)}")
     if made.broken:
         remark = "" if made.checked is None else doubt(made.checked.broken, made.checked.noise)
         raise BudgetError(f"{file} falls short of the budget: {'; '.join(made.broken)}{remark}")
-
-
-def _sentence(made: "Report") -> str:
-    out = made.options.out
-    noise = f"\n{noise_sentence(made.noise)}." if made.noise else ""
-    return f"{out}: {megabytes(out.stat().st_size)}, {'passed' if made.passed else 'fell short'}{noise}"

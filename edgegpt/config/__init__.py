@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from edgegpt import lazy_names
 
 if TYPE_CHECKING:
-    from edgegpt.config.messages import listed as listed, nearest as nearest
-    from edgegpt.config.model import ModelConfig as ModelConfig, problems_in as problems_in
+    from edgegpt.config.model import ModelConfig as ModelConfig
     from edgegpt.config.schema import (
-        PROBLEMS as PROBLEMS,
         AtLeastOne as AtLeastOne,
         Count as Count,
         Measured as Measured,
@@ -19,18 +17,23 @@ if TYPE_CHECKING:
         Text as Text,
         load_yaml as load_yaml,
         parse_model as parse_model,
+        validate as validate,
     )
-    from edgegpt.config.yaml_reader import read_bytes as read_bytes, read_yaml as read_yaml
+    from edgegpt.config.yaml_reader import (
+        nearest as nearest,
+        parse_yaml as parse_yaml,
+        read_bytes as read_bytes,
+        read_yaml as read_yaml,
+    )
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "messages": "listed nearest",
-        "model": "ModelConfig problems_in",
+        "model": "ModelConfig",
         "schema": (
-            "AtLeastOne Count Measured NonNegative PROBLEMS Positive Share SmallCount Text "
-            "load_yaml parse_model"
+            "AtLeastOne Count Measured NonNegative Positive Share SmallCount Text "
+            "load_yaml parse_model validate"
         ),
-        "yaml_reader": "read_bytes read_yaml",
+        "yaml_reader": "nearest parse_yaml read_bytes read_yaml",
     },
 )

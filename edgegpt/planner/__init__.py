@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from edgegpt.planner.finalists import (
         Finalist as Finalist,
         FinalistCheck as FinalistCheck,
+        check_finalists as check_finalists,
         measure_finalists as measure_finalists,
-        prove as prove,
     )
     from edgegpt.planner.infeasible import describe as describe
     from edgegpt.planner.limits import PlanLimits as PlanLimits, prompt_tokens_of as prompt_tokens_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_names(
     __name__,
     {
-        "finalists": "Finalist FinalistCheck measure_finalists prove",
+        "finalists": "Finalist FinalistCheck check_finalists measure_finalists",
         "infeasible": "describe",
         "limits": "PlanLimits prompt_tokens_of",
         "planner": "PlanResult model_yaml plan_models",

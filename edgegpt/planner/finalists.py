@@ -1,6 +1,7 @@
-"""Build the best models with random weights and measure them on this machine, beside what was predicted.
+"""Build the best models with random weights and measure them on this machine.
 
-Which of the planned models keeps the budget when it is measured; where none does, a second search.
+The strongest model that keeps the budget when measured is chosen; if none does, a second search allows for
+the difference between measured and predicted.
 """
 
 import tempfile
@@ -32,22 +33,22 @@ _PROCESSES: Final = 2
 _SECONDS: Final = 1.0  # in each
 _SLOW_SAMPLES: Final = (".p99", ".max")
 
-# What building takes: the weights up to four times (as arrays, in the graph, in its bytes, in the file's)
-# beside onnx and numpy. Measured for float32 (3.0 times) and few bits (3.9), 17 to 470 MB of weights.
+# Memory of building: up to four copies of the weights (arrays, graph, its bytes, the file's) in addition to
+# onnx and numpy. Measured for float32 (3.0 copies) and quantised weights (3.9), 17 to 470 MB of weights.
 _BUILD_TIMES: Final = 4
 _BUILD_BYTES: Final = 100_000_000
 
-# Writes an engine file of a config with random weights: path, config, precision.
+# Writes an engine file with random weights: path, config, precision.
 WriteFile = Callable[[Path, ModelConfig, str], None]
 
 
 @dataclass(frozen=True)
 class Finalist:
-    """A model that was built.
+    """A model that was built and measured.
 
     Attributes:
-        rated: with what was predicted.
-        measured: by the same names; what the system does not tell is missing.
+        rated: the model with its predicted figures.
+        measured: figures by the same names; those that the system does not report are missing.
         noise: reasons to doubt the times (edgegpt.measure.noise); empty where every limit on one is kept.
     """
 
@@ -56,7 +57,7 @@ class Finalist:
     noise: tuple[str, ...]
 
     def broken(self, limits: PlanLimits) -> tuple[str, ...]:
-        """The limits that it does not keep; on a busy machine slow samples are the machine's."""
+        """Return the limits that it breaks; on a busy machine those of slow samples do not count."""
         return tuple(
             name
             for name in broken(self.measured, limits)
@@ -64,7 +65,7 @@ class Finalist:
         )
 
     def shortfall(self, limits: PlanLimits) -> str:
-        """As `token_ms.p50 2.13 where 2 is allowed`."""
+        """Return the broken limits as `token_ms.p50 2.13 where 2 is allowed`."""
         return " and ".join(
             f"{name} {rounded_up(self.measured[name])} where {plain(limits.values[name])} is allowed"
             for name in self.broken(limits)
@@ -80,20 +81,20 @@ def measure_finalists(
     *,
     before: Machine | None = None,
 ) -> Iterator[Finalist]:
-    """Measure each in fresh processes.
+    """Yield each model with what fresh processes measured of it.
 
     Args:
-        best: what to build.
-        limits: whose prompt length counts.
+        best: the models.
+        limits: of which the prompt length is used.
         threads: of onnxruntime.
-        write_file: as WriteFile.
-        on_step: is told what happens next, in a few words.
-        before: the machine before the search, which would count as load; None is now.
+        write_file: writes a model with random weights.
+        on_step: called with a short status message.
+        before: the machine before the search, which would count as load; default now.
 
     Raises:
-        MeasureError: one does not fit into the free memory, a process failed, or threads cannot be.
+        MeasureError: a model does not fit into the free memory, a process failed, or threads is out of range.
     """
-    before = before or this_machine()  # once: the finalists are no load of another's
+    before = before or this_machine()  # once: a finalist is not load for the next
     for i, rated in enumerate(best):
         on_step(f"building and measuring finalist {i + 1} of {len(best)}")
         check_fits(rated)
@@ -101,18 +102,17 @@ def measure_finalists(
 
 
 def check_fits(rated: RankedCandidate) -> None:
-    """Raise MeasureError where building or running a model takes more memory than is free here.
+    """Raise MeasureError if building or running a model takes more memory than is free.
 
-    Counted before anything is built: a process that asks for too much is ended by the system, or takes a
-    neighbour with it.
+    Counted before anything is built, because the system would end this process or another one.
     """
     build = _BUILD_BYTES + _BUILD_TIMES * rated.candidate.weight_bytes
     need, free = max(build, 1e6 * rated.figures["peak_rss_mb"]), available_memory_bytes()
     if free is not None and need > free:
         raise MeasureError(
-            f"to build and measure the model {describe(rated)} takes some {need / 1e6:,.0f} MB and this "
+            f"building and measuring the model {describe(rated)} takes about {need / 1e6:,.0f} MB, but this "
             f"machine has {free / 1e6:,.0f} MB free; end other programs, give the budget a smaller "
-            "peak_rss_mb, or leave the measuring out with --finalists 0"
+            "peak_rss_mb, or skip measuring with --finalists 0"
         )
 
 
@@ -121,12 +121,12 @@ def _measure(
 ) -> Finalist:
     config, precision = rated.candidate.config, rated.candidate.precision
     prompts = (min(limits.prompt_tokens, config.block_size - 1),)
-    measuring = MeasureSpec(threads=threads, prompts=prompts, seconds=_SECONDS, idle_seconds=0.0)
+    spec = MeasureSpec(threads=threads, prompts=prompts, seconds=_SECONDS, idle_seconds=0.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "finalist.onnx"
         write_file(path, config, precision)
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
-        runs = [measure_process(path, measuring) for _ in range(_PROCESSES)]
+        runs = [measure_process(path, spec) for _ in range(_PROCESSES)]
     found = {
         "parameters": rated.figures["parameters"],
         "artifact_mb": size / 1e6,
@@ -152,13 +152,13 @@ def _memory(runs: Sequence[ProcessResult]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class FinalistCheck:
-    """What measuring said of a plan.
+    """Result of measuring the finalists of a plan.
 
     Attributes:
-        chosen: the strongest that kept the budget; without measuring the strongest. None if none did.
+        chosen: the strongest model that kept the budget (without measuring, the strongest); None if none did.
         measured: the finalists, in the order of their searches.
-        slower: by limit, how many times what was predicted the first finalists took; the second search was
-            held to limits divided by that. Empty where there was none.
+        slower: measured / predicted of the first finalists by limit, by which the second search divided its
+            limits; empty without a second search.
     """
 
     chosen: RankedCandidate | None
@@ -167,11 +167,11 @@ class FinalistCheck:
 
     @property
     def noise(self) -> tuple[str, ...]:
-        """Why the times of the first finalist that has a reason are not to be trusted."""
+        """Return why the times are not reliable, from the first finalist that has a reason."""
         return next((finalist.noise for finalist in self.measured if finalist.noise), ())
 
     def shortfall(self, limits: PlanLimits) -> str:
-        """What breaks the budget in the finalist that comes nearest to it."""
+        """Return what breaks the budget in the finalist nearest to it."""
         nearest = min(
             self.measured,
             key=lambda f: max(f.measured[name] / limits.values[name] for name in f.broken(limits)),
@@ -179,19 +179,19 @@ class FinalistCheck:
         return nearest.shortfall(limits)
 
 
-def prove(
+def check_finalists(
     planned: PlanResult,
     measure: Callable[[PlanResult], Iterable[Finalist]],
     search_again: Callable[[Mapping[str, float]], PlanResult],
 ) -> FinalistCheck:
-    """Measure finalists; where all of them break the budget, those of a search that allows for it.
+    """Measure finalists; if all break the budget, search again with limits that allow for the difference.
 
-    On a busy machine nothing follows from their times, so that there is no second search.
+    On a busy machine nothing follows from the times, so there is no second search.
 
     Args:
-        planned: with the limits that count.
-        measure: the finalists of a plan.
-        search_again: for models that keep the budget though they take so many times what is predicted.
+        planned: the plan.
+        measure: returns the measured finalists of a plan.
+        search_again: returns a plan for measured / predicted by limit.
 
     Raises:
         MeasureError: a model does not fit into the free memory, or a process failed.
@@ -206,7 +206,7 @@ def prove(
     slower = _slower(measured, planned.limits)
     try:
         again = tuple(measure(search_again(slower)))
-    except BudgetError:  # nothing keeps the budget with that much to spare
+    except BudgetError:  # no model keeps the tightened limits
         return FinalistCheck(None, measured, slower)
     return FinalistCheck(_first_that_keeps(again, planned.limits), measured + again, slower)
 
@@ -216,7 +216,7 @@ def _first_that_keeps(measured: Iterable[Finalist], limits: PlanLimits) -> Ranke
 
 
 def _slower(measured: Iterable[Finalist], limits: PlanLimits) -> dict[str, float]:
-    """For each limit that one broke, the largest measured / predicted."""
+    """Return the largest measured / predicted for each limit that one broke."""
     found: dict[str, float] = {}
     for finalist in measured:
         for name in finalist.broken(limits):

@@ -1,4 +1,4 @@
-"""Why nothing keeps a budget, in one sentence: what binds, and the nearest values with which it is kept."""
+"""Explain an infeasible budget: the limiting constraints and the smallest relaxation that works."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,25 +9,25 @@ from edgegpt.planner.search import Nearest, RankedCandidate
 from edgegpt.planner.space import Space
 
 
-def impossible(budget: Budget, limits: PlanLimits, nearest: Nearest, space: Space) -> str:
-    """The sentence. What it prints, put into the budget, gives a plan.
+def infeasible(budget: Budget, limits: PlanLimits, nearest: Nearest, space: Space) -> str:
+    """Return one sentence whose values, put into the budget, give a plan.
 
-    Where one limit given up is enough, it says for each such limit how far. Else it names everything that
-    the closest model breaks: all of it has to give at once.
+    Where relaxing one limit is enough, it has the value for each such limit. Otherwise it has all limits
+    that the closest model breaks: they have to be relaxed together.
     """
-    names, reason = _one_gives(nearest, limits) if nearest.but_for else _all_give(nearest, limits)
+    names, reason = _relax_one(nearest, limits) if nearest.but_for else _relax_all(nearest, limits)
     few, many = (f"{count / 1e6:g}" for count in space.parameters)
     hint = ""
     if "kv_cache_mb" in names:
-        hint = "; an int8 cache, which is not planned for, takes a quarter (edgegpt export --kv-cache int8)"
+        hint = "; an int8 cache, which the plan does not consider, takes a quarter (export --kv-cache int8)"
     return (
         f"no model of {few} to {many} M parameters and a context of {min(space.contexts)} or more keeps the "
         f"budget {budget.name!r}: {reason}{hint}"
     )
 
 
-def impossible_json(budget: Budget, limits: PlanLimits, nearest: Nearest) -> dict[str, Any]:
-    """For machines. Under `nearest` are ways out: a model, and the limits with which it keeps the budget."""
+def infeasible_json(budget: Budget, limits: PlanLimits, nearest: Nearest) -> dict[str, Any]:
+    """Return the same as JSON; `nearest` has models and the limits with which each keeps the budget."""
     ways = [([name], rated) for name, rated in nearest.but_for.items()]
     if not ways and nearest.closest is not None:
         ways = [(broken(nearest.closest.figures, limits), nearest.closest)]
@@ -43,23 +43,23 @@ def impossible_json(budget: Budget, limits: PlanLimits, nearest: Nearest) -> dic
     }
 
 
-def _one_gives(nearest: Nearest, limits: PlanLimits) -> tuple[list[str], str]:
+def _relax_one(nearest: Nearest, limits: PlanLimits) -> tuple[list[str], str]:
     ways = [f"{_value(name, rated, limits)} ({describe(rated)})" for name, rated in nearest.but_for.items()]
     names = list(nearest.but_for)
-    others = ", all other limits kept" if len(limits.values) > 1 else ""
-    return names, f"{' or '.join(names)} binds; the nearest possible{others} is {', or '.join(ways)}"
+    others = ", keeping all others," if len(limits.values) > 1 else ""
+    return names, f"{' or '.join(names)} is the limiting constraint; relax it{others} to {', or '.join(ways)}"
 
 
-def _all_give(nearest: Nearest, limits: PlanLimits) -> tuple[list[str], str]:
+def _relax_all(nearest: Nearest, limits: PlanLimits) -> tuple[list[str], str]:
     closest = nearest.closest
     assert closest is not None  # the search saw models
     names = broken(closest.figures, limits)
     values = _and([_value(name, closest, limits) for name in names])
-    return names, f"{_and(names)} bind together; the nearest model needs {values} ({describe(closest)})"
+    return names, f"{_and(names)} have to be relaxed together, to {values} ({describe(closest)})"
 
 
 def describe(rated: RankedCandidate) -> str:
-    """As `6 x 256, 4 heads, vocabulary 4096, context 512, int8`."""
+    """Return a model as `6 x 256, 4 heads, vocabulary 4096, context 512, int8`."""
     c = rated.candidate.config
     heads = "1 head" if c.n_head == 1 else f"{c.n_head} heads"
     return (
@@ -69,7 +69,7 @@ def describe(rated: RankedCandidate) -> str:
 
 
 def _value(name: str, rated: RankedCandidate, limits: PlanLimits) -> str:
-    """As `token_ms.p99 at least 0.0515 where 0.05 is allowed`."""
+    """Return a limit as `token_ms.p99 at least 0.0515 where 0.05 is allowed`."""
     about = "at least " if name in limits.lower_bounds else ""
     given = f"{plain(limits.values[name])} is allowed"
     if name == "peak_rss_mb" and limits.memory_of is not None:

@@ -1,6 +1,6 @@
-"""Look at a range of the space, and put the results of ranges together.
+"""Search a range of the space, and merge the results of ranges.
 
-Everything is ordered by keys without ties, so that the result does not depend on how the space was cut.
+Everything is sorted by keys without ties, so the result does not depend on how the space was split.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ from edgegpt.prediction import Predictor, Target
 
 @dataclass(frozen=True)
 class Job:
-    """What is searched, for whoever does a part of it.
+    """Description of a search, which all of its tasks get.
 
     Attributes:
-        space: of models.
+        space: models to search.
         limits: that they have to keep.
-        target: of predictions; None where only sizes are limited.
-        keep: how many of the strongest are wanted.
+        target: board profile; None where only sizes are limited.
+        keep: number of the strongest models to return.
     """
 
     space: Space
@@ -40,18 +40,18 @@ class RankedCandidate:
 
     @property
     def cost(self) -> float:
-        """What stands against its strength: the time of a token, or without a target its bytes."""
+        """Return the cost of strength: time of a decode step, or without a profile the size of the file."""
         return self.figures.get("token_ms.p50", self.figures["artifact_mb"])
 
     @property
     def order(self) -> tuple[float | str, ...]:
-        """Stronger first, then a longer context, then cheaper; the rest makes it unique."""
+        """Return the sort key: stronger, then longer context, then cheaper; the rest makes it unique."""
         c = self.candidate.config
         shape = (c.n_layer, c.n_embd, c.n_head, c.vocab_size, self.candidate.precision)
         return (self.loss, -c.block_size, self.cost, *shape)
 
     def json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the model as in the JSON output of `edgegpt plan`."""
         return {
             "config": asdict(self.candidate.config),
             "precision": self.candidate.precision,
@@ -62,7 +62,7 @@ class RankedCandidate:
 
 @dataclass(frozen=True)
 class Found:
-    """What a range holds: the strongest, those than which none is both stronger and cheaper, and counts."""
+    """Result of a range: the strongest models, the Pareto front of strength and cost, and counts."""
 
     best: tuple[RankedCandidate, ...] = ()
     front: tuple[RankedCandidate, ...] = ()
@@ -72,12 +72,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Nearest:
-    """Where no model keeps the budget, those that come nearest.
+    """Models nearest to a budget that none keeps.
 
     Attributes:
-        but_for: by each limit the model with the least figure for it of those that keep all others; a limit
-            for which there is none is missing.
-        closest: the one whose worst figure over its limit is the smallest; None where no model was seen.
+        but_for: by limit, of the models that keep all other limits the one with the smallest figure for it;
+            limits without such a model are missing.
+        closest: the model with the smallest maximum of figure / limit; None if no model was seen.
     """
 
     but_for: dict[str, RankedCandidate] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Nearest:
 
 
 def search_range(job: Job, start: int, stop: int) -> Found:
-    """Look at the shapes start to stop."""
+    """Return the models of the shapes start to stop that keep the limits."""
     predictor = None if job.target is None else Predictor(job.target)
     rated, seen = [], 0
     for candidate in _candidates(job, start, stop):
@@ -102,7 +102,7 @@ def search_range(job: Job, start: int, stop: int) -> Found:
 
 
 def merge(job: Job, parts: Iterable[Found]) -> Found:
-    """The results of ranges as one."""
+    """Merge the results of ranges."""
     parts = list(parts)
     best = _strongest((r for part in parts for r in part.best), job.keep)
     front = _front(r for part in parts for r in part.front)
@@ -110,7 +110,7 @@ def merge(job: Job, parts: Iterable[Found]) -> Found:
 
 
 def nearest_in_range(job: Job, start: int, stop: int) -> Nearest:
-    """Where the shapes start to stop come nearest to the limits, none of them keeping all."""
+    """Return the models of the shapes start to stop nearest to the limits, where none keeps all."""
     predictor = None if job.target is None else Predictor(job.target)
     nearest = Nearest()
     for candidate in _candidates(job, start, stop):
@@ -119,14 +119,14 @@ def nearest_in_range(job: Job, start: int, stop: int) -> Nearest:
             continue  # before anything is predicted
         figures = known | predicted(candidate, known, job.limits, predictor)
         rated = RankedCandidate(candidate, expected_loss(candidate.config, candidate.precision), figures)
-        beyond = broken(figures, job.limits)
-        found = Nearest({beyond[0]: rated} if len(beyond) == 1 else {}, rated)
+        exceeded = broken(figures, job.limits)
+        found = Nearest({exceeded[0]: rated} if len(exceeded) == 1 else {}, rated)
         nearest = merge_nearest(job, (nearest, found))
     return nearest
 
 
 def merge_nearest(job: Job, parts: Iterable[Nearest]) -> Nearest:
-    """The nearest of all ranges."""
+    """Merge the nearest models of ranges."""
     parts = list(parts)
     but_for = {}
     for name in job.limits.values:
@@ -142,17 +142,17 @@ def merge_nearest(job: Job, parts: Iterable[Nearest]) -> Nearest:
 
 
 def _is_farther(known: dict[str, float], nearest: Nearest, limits: PlanLimits) -> bool:
-    """Whether no figure that is still to be predicted can bring a model nearer than what was found."""
-    beyond = broken(known, limits)
-    if not beyond or nearest.closest is None:
+    """Return whether no predicted figure could make this model nearer than those found."""
+    exceeded = broken(known, limits)
+    if not exceeded or nearest.closest is None:
         return False
-    alone = nearest.but_for.get(beyond[0])
-    useless = len(beyond) > 1 or (alone is not None and known[beyond[0]] > alone.figures[beyond[0]])
+    alone = nearest.but_for.get(exceeded[0])
+    useless = len(exceeded) > 1 or (alone is not None and known[exceeded[0]] > alone.figures[exceeded[0]])
     return useless and _miss(known, limits) > _miss(nearest.closest.figures, limits)
 
 
 def _miss(figures: dict[str, float], limits: PlanLimits) -> float:
-    """The worst of those that are there, over its limit."""
+    """Return the maximum of figure / limit of the known figures."""
     return max((figures[name] / limit for name, limit in limits.values.items() if name in figures), default=0)
 
 
@@ -162,7 +162,7 @@ def _candidates(job: Job, start: int, stop: int) -> Iterator[Candidate]:
 
 
 def _strongest(rated: Iterable[RankedCandidate], n: int) -> tuple[RankedCandidate, ...]:
-    """Of models that differ in vocabulary and context alone, which weigh nothing, the first."""
+    """Return the first `n`, one for each shape: vocabulary and context alone do not change strength."""
     found: dict[tuple[int, int, str], RankedCandidate] = {}
     for r in sorted(rated, key=lambda r: r.order):
         config = r.candidate.config
@@ -173,7 +173,7 @@ def _strongest(rated: Iterable[RankedCandidate], n: int) -> tuple[RankedCandidat
 
 
 def _front(rated: Iterable[RankedCandidate]) -> tuple[RankedCandidate, ...]:
-    """From the strongest to the cheapest, each cheaper than all that are stronger or as strong (Pareto)."""
+    """Return the Pareto front from the strongest to the cheapest."""
     front: list[RankedCandidate] = []
     for r in sorted(rated, key=lambda r: (r.loss, r.cost, r.order)):
         if not front or r.cost < front[-1].cost:

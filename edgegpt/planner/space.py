@@ -1,4 +1,4 @@
-"""The models that are looked at."""
+"""Define the space of models that a plan searches."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -12,13 +12,13 @@ from edgegpt.quantization import PRECISIONS
 from edgegpt.tokenizer import MIN_VOCAB_SIZE
 
 LONGEST: Final = 16_384  # tokens of a context
-# Parameters of the models that edgegpt is for: less is no language model, more is no board's.
+# Parameters of the models that edgegpt is for: fewer give no language model, more are too slow on a board.
 FEWEST, MOST = 500_000, 150_000_000
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model and how its weights are stored; what was counted of it, so that it is counted once."""
+    """A model and its precision, with the figures that are counted once."""
 
     config: ModelConfig
     precision: str
@@ -28,18 +28,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Space:
-    """What is varied. All have a tied head: at 125 M it costs 0.2 points of accuracy and saves 12 % of the
-    parameters, which more layers bring back (Liu et al., "MobileLLM", 2024).
+    """Dimensions that are varied. All models have a tied head: at 125 M it costs 0.2 points of accuracy and
+    saves 12 % of the parameters, and more layers regain it (Liu et al., "MobileLLM", 2024).
 
     Attributes:
         layers: n_layer.
         widths: n_embd.
-        head_dims: a width gets the largest that divides it. Fewer heads cost less or the same in every
-            figure, and the rule of strength does not tell them apart, so no other can win.
-        vocabularies: sizes of which `scaling.right_vocabularies` picks; a single one is taken as it is.
+        head_dims: of which a width gets the largest that divides it. Fewer heads cost less or the same in
+            every figure and have the same expected loss.
+        vocabularies: sizes from which `scaling.right_vocabularies` selects; a single size is used as it is.
         contexts: block_size.
         precisions: of the weights.
-        parameters: the fewest and the most.
+        parameters: minimum and maximum.
     """
 
     layers: tuple[int, ...] = tuple(range(1, 33))
@@ -51,11 +51,11 @@ class Space:
     parameters: tuple[int, int] = (FEWEST, MOST)
 
     def shapes(self) -> list[tuple[int, int]]:
-        """Every n_layer with every n_embd, in a fixed order: what a search is cut into ranges of."""
+        """Return every n_layer with every n_embd in a fixed order; a search is split into ranges of these."""
         return list(product(self.layers, self.widths))
 
     def candidates(self, n_layer: int, n_embd: int) -> list[Candidate]:
-        """All models of one shape, in a fixed order."""
+        """Return all models of one shape in a fixed order."""
         fitting = [head_dim for head_dim in self.head_dims if n_embd % head_dim == 0]
         if not fitting:
             return []
@@ -85,16 +85,16 @@ class Space:
 def space_of(
     *, context: int, prompt_tokens: int, vocab_size: int | None = None, precision: str | None = None
 ) -> Space:
-    """The usual space with what the user has settled.
+    """Return the default space with the user's choices.
 
     Args:
-        context: the least that is needed; twice and four times as much are tried too.
-        prompt_tokens: that the budget speaks of.
-        vocab_size: of a tokenizer that is there already.
-        precision: of the weights.
+        context: minimum; twice and four times that are tried too.
+        prompt_tokens: of the budget's ttft_ms.
+        vocab_size: fixed to an existing tokenizer's.
+        precision: fixed precision of the weights.
 
     Raises:
-        ConfigError: a number is out of its range, or the precision is none of ours.
+        ConfigError: a number is out of its range, or the precision is unknown.
     """
     if not prompt_tokens < context <= LONGEST:
         raise ConfigError(

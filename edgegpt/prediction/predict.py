@@ -1,11 +1,11 @@
-"""What a model will cost on a board, before it is built: from a config, a recipe and a target.
+"""Predict what a model costs on a board before it is built, from config, recipe and board profile.
 
     times       `edgegpt.prediction.cost_model` adds up the nodes and the calls of a request
     load        imports + a session by layers, vocabulary and MB of weights + the calls of the warm-up
     peak RSS    imports + the same terms for memory + one KV cache
-    file        weights and scales exactly; proof, graph by layers, tokenizer by its vocabulary as estimates
+    file        weights and scales exactly; estimates of verification results, graph and tokenizer
 
-How far off it is, benchmarks/prediction.py measures.
+benchmarks/prediction.py measures the errors.
 """
 
 from dataclasses import dataclass
@@ -21,28 +21,28 @@ from edgegpt.prediction.cost_model import CallCosts, ModelWork, OpCosts
 from edgegpt.prediction.target import PerMb, Target, TargetMachine
 from edgegpt.quantization import recipe, weight_bytes
 
-# Bytes of an engine file besides its weights, rather too many than too few: config and digests, the proof
-# that the export adds, names and shapes of a layer's nodes and its bits in the recipe.
+# Bytes of an engine file without its weights, an upper estimate: config and digests, the verification
+# results that the export adds, names and shapes of a layer's nodes and its bits in the recipe.
 _FILE_BYTES: Final = 1_000 + contract.EVIDENCE_BYTES
 _LAYER_BYTES: Final = 2_900
-# A token of a byte-level tokenizer with its merge takes so many bytes and as many again for each doubling
-# of the vocabulary, whose later tokens are longer: counted in tokenizers of 512 to 16,384 tokens trained on
-# Python's own library, 2026-11-30.
+# Bytes of a token of a byte-level tokenizer with its merge, and again for each doubling of the vocabulary,
+# whose later tokens are longer: counted in tokenizers of 512 to 16,384 tokens trained on Python's standard
+# library, 2026-11-30.
 _TOKEN_BYTES: Final = 2
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one model costs on one board.
+    """Predicted costs of one model on one board.
 
     Attributes:
         prompt_tokens: length of the prompt of ttft_ms.
-        cached_tokens: those before the one whose time is token_ms.
-        ttft_ms: from prompt ids to the first new id, median.
-        token_ms: one further token, median.
+        cached_tokens: tokens in the cache before the decode step of token_ms.
+        ttft_ms: time to first token (TTFT), from prompt ids to the first new id, median.
+        token_ms: time per output token (TPOT), one decode step, median.
         load_ms: from the start of the imports to the first request.
         peak_rss_mb: of the process.
-        artifact_mb: the file, with the data beside it; see artifact_mb below.
+        artifact_mb: the file with its external data; see `artifact_mb` below.
         kv_cache_mb: one cache.
     """
 
@@ -57,14 +57,14 @@ class Prediction:
 
 
 class Predictor:
-    """Predictions for one board. It sorts the target's tables once, for thousands of models."""
+    """Predictions for one board, whose tables are sorted once for thousands of models."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        ops = OpCosts(
+        self.ops = OpCosts(
             target.products, target.streaming, target.cache_streaming, target.attention, target.nodes
         )
-        self.calls = CallCosts(ops, target.calls)
+        self.calls = CallCosts(self.ops, target.calls)
 
     def predict(
         self,
@@ -75,14 +75,14 @@ class Predictor:
         cached_tokens: int | None = None,
         capacity: int | None = None,
     ) -> Prediction:
-        """All of it.
+        """Predict all costs of one model.
 
         Args:
             config: the model.
             precision: fp32, int8 or int4.
-            prompt_tokens: of the prompt; 32 unless given, or what leaves room for an answer if that is less.
-            cached_tokens: before the token that is timed; half the cache unless given.
-            capacity: of the cache, at most block_size; block_size unless given.
+            prompt_tokens: length of the prompt; default 32, or capacity - 1 if that is less.
+            cached_tokens: tokens in the cache before the decode step; default half the capacity.
+            capacity: of the cache in tokens, at most block_size, which is the default.
 
         Raises:
             ConfigError: prompt_tokens or cached_tokens leaves no room for a token.
@@ -131,9 +131,9 @@ class Predictor:
 
 
 def artifact_mb(config: ModelConfig, weight_bytes: int) -> float:
-    """Of an engine file that stores so many bytes of weights, with the data beside it: an estimate.
+    """Estimate the size of an engine file with its external data, from its bytes of weights.
 
-    What an export with a named precision writes is hardly ever larger.
+    An export with a named precision is hardly ever larger.
     """
     tokens = config.vocab_size
     tokenizer = _TOKEN_BYTES * tokens * (2 + log2(tokens))
@@ -141,24 +141,26 @@ def artifact_mb(config: ModelConfig, weight_bytes: int) -> float:
 
 
 def caveats(target: Target) -> tuple[str, ...]:
-    """What stands against trusting a target's predictions here, a sentence each without a full stop."""
+    """Return reasons to doubt a profile's predictions here, a sentence each without a full stop."""
     here = TargetMachine.of(this_machine())
     found = []
     if differences := target.machine.differences(here):
         found.append(
-            f"the target {target.name!r} was measured on another machine ({'; '.join(differences)}), so "
-            "these are predictions for that one"
+            f"the profile {target.name!r} is of another machine ({'; '.join(differences)}), so the "
+            "predictions are for that one"
         )
     theirs, ours = (one.versions.get("onnxruntime") for one in (target.machine, here))
     if not differences and theirs != ours:
-        found.append(f"the target was measured with onnxruntime {theirs}, here is {ours}; profile it again")
+        found.append(
+            f"the profile was measured with onnxruntime {theirs}, this is {ours}; run `edgegpt profile` again"
+        )
     if target.noise:
-        found.append(f"the target was measured on a busy machine: {'; '.join(target.noise)}")
+        found.append(f"the profile was measured on a busy machine: {'; '.join(target.noise)}")
     return tuple(found)
 
 
 def is_here(target: Target) -> bool:
-    """Whether this is the machine that was measured."""
+    """Return whether this is the machine that was profiled."""
     return not target.machine.differences(TargetMachine.of(this_machine()))
 
 

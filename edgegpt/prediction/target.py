@@ -1,12 +1,14 @@
-"""What a board was measured to do, as a file: `edgegpt profile` writes it, predictions read it.
+"""Define the board profile: measured costs of operators, engine calls and file loads, as a YAML file.
 
-Every cost is a sum of terms that are not negative, so more layers or more tokens in the cache never make a
-call cheaper. Units are in the key names: us are microseconds, ms milliseconds, MB 10^6 bytes.
+`edgegpt profile` writes it, predictions read it.
+Every cost is a sum of terms that are not negative, so more
+layers or more tokens in the cache never make a call cheaper. Units are in the key names: us are
+microseconds, ms milliseconds, MB 10^6 bytes.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,8 +18,8 @@ from edgegpt.measure import Machine
 
 Bits = Literal[4, 8, 32]
 
-# By what share they may differ on one machine: profiles keep four digits, kernels take some of the memory.
-_SIZES: Final = {"memory_mb": 0.05, "last_level_cache_mb": 0.01}
+# Relative tolerance on one machine: profiles keep four digits, kernels take some of the memory.
+_TOLERANCES: Final = {"memory_mb": 0.05, "last_level_cache_mb": 0.01}
 
 
 class _Strict(BaseModel):
@@ -25,19 +27,21 @@ class _Strict(BaseModel):
 
 
 class TargetMachine(_Strict):
-    """The machine that was measured. What its system does not tell is left out."""
+    """The machine that was profiled, as far as its system reports it."""
 
     cpu: str = Field(description="The processor's name.")
     board: str | None = Field(None, description="The board's name.")
-    architecture: str = Field(description="As x86_64 or aarch64.")
-    cores: SmallCount = Field(description="Of the machine.")
-    memory_mb: Measured | None = Field(None, description="Of the machine.")
-    last_level_cache_mb: Measured | None = Field(None, description="Of the first core, maybe shared.")
-    versions: dict[str, str] = Field({}, description="Of python and the packages a time depends on.")
+    architecture: str = Field(description="CPU architecture (`uname -m`).")
+    cores: SmallCount = Field(description="CPU cores.")
+    memory_mb: Measured | None = Field(None, description="Physical memory.")
+    last_level_cache_mb: Measured | None = Field(
+        None, description="Last-level cache of the first core; may be shared."
+    )
+    versions: dict[str, str] = Field({}, description="Python and the packages that times depend on.")
 
     @classmethod
     def of(cls, machine: Machine) -> "TargetMachine":
-        """The facts of a machine that stay the same from day to day."""
+        """Return the facts of a machine that stay the same from day to day."""
         return cls(
             cpu=machine.cpu,
             board=machine.board,
@@ -51,14 +55,14 @@ class TargetMachine(_Strict):
         )
 
     def differences(self, other: "TargetMachine") -> tuple[str, ...]:
-        """What tells another machine from this one, a few words each; versions are not looked at.
+        """Return what is different on another machine, a short text each; versions are ignored.
 
-        Virtual machines of many sizes share one name of a processor, so the sizes count where both know them.
+        Virtual machines of many sizes share a processor's name, so sizes count where both are known.
         """
         names = ("cpu", "board", "architecture", "cores")
         pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
         found = [f"{name} {mine}, not {theirs}" for name, mine, theirs in pairs if mine != theirs]
-        for name, tolerance in _SIZES.items():
+        for name, tolerance in _TOLERANCES.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine and theirs and abs(mine - theirs) > tolerance * mine:
                 found.append(f"{name} {mine:,.1f}, not {theirs:,.1f}")
@@ -66,14 +70,14 @@ class TargetMachine(_Strict):
 
 
 class Bandwidth(_Strict):
-    """How fast a buffer is read over and over by all threads at once, the best of several passes."""
+    """Read bandwidth of a buffer, read repeatedly by all threads at once; the best of several passes."""
 
     working_set_mb: Measured
     gb_s: Measured = Field(description="10^9 bytes a second.")
 
 
 class Product(_Strict):
-    """Rows of inputs times a matrix (outputs, inputs), the weights at hand in a near cache."""
+    """Rows of inputs times a matrix (outputs, inputs) whose weights are in a near cache."""
 
     bits: Bits
     block: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
@@ -87,7 +91,7 @@ class Product(_Strict):
 
 
 class Streaming(_Strict):
-    """What a MB of weights costs more where a call reads so much in all that it lies further away."""
+    """Cost of fetching a MB of weights, by the working set of the call; 0 in the smallest."""
 
     bits: Bits
     tokens: SmallCount
@@ -96,14 +100,14 @@ class Streaming(_Strict):
 
 
 class CacheStreaming(_Strict):
-    """What a MB of keys and values costs more where a call reads so much in all that it lies further away."""
+    """Cost of fetching a MB of keys and values, by the working set of the call; 0 in the smallest."""
 
     working_set_mb: Measured
     us_per_mb: NonNegative
 
 
 class Attention(_Strict):
-    """One layer's attention of `tokens` new ones; P is tokens x (cached + new)."""
+    """Attention of one layer for `tokens` new tokens; P is tokens x (cached + new)."""
 
     tokens: SmallCount
     node_us: NonNegative
@@ -120,7 +124,7 @@ class Line(_Strict):
 
 
 class Nodes(_Strict):
-    """Nodes that are no product and no attention, by the values that they make."""
+    """Nodes other than products and attention, by the number of values that they write."""
 
     norm: Line = Field(description="Add and LayerNormalization.")
     gelu: Line = Field(description="FastGelu.")
@@ -130,20 +134,20 @@ class Nodes(_Strict):
 
 
 class Call(_Strict):
-    """us = call_us + us_per_layer * n_layer + node_factor * its nodes, timed alone, + fetching of weights."""
+    """us = call_us + us_per_layer * n_layer + node_factor * nodes timed alone + fetching."""
 
     call_us: NonNegative
     us_per_layer: NonNegative
-    node_factor: NonNegative = Field(description="In a model, other nodes push it out of the near caches.")
+    node_factor: NonNegative = Field(description="Above 1 where nodes evict each other's data.")
 
 
 class Calls(_Strict):
-    """What calls of the engine cost, fitted to whole small models."""
+    """Costs of engine calls, fitted to whole small models."""
 
-    step: Call = Field(description="One token, everything bound before.")
-    chunk: Call = Field(description="A piece of a prompt, which is bound anew.")
-    greedy: Line = Field(description="The check for NaN and argmax, by the vocabulary.")
-    draw: Line = Field(description="Temperature 1 and top_p 0.95 instead of argmax, by the vocabulary.")
+    step: Call = Field(description="One decode step, bound before.")
+    chunk: Call = Field(description="A chunk of a prompt, bound anew.")
+    greedy: Line = Field(description="Check for NaN and argmax, by vocabulary size.")
+    draw: Line = Field(description="Sampling with temperature 1 and top_p 0.95, by vocabulary size.")
 
 
 class PerPrecision(_Strict):
@@ -155,7 +159,7 @@ class PerPrecision(_Strict):
 
 
 class PerMb(_Strict):
-    """By where a file has its weights: inside, or beside it from contract.EXTERNAL_DATA_BYTES on."""
+    """By place of the weights: inside the file, or in external data from contract.EXTERNAL_DATA_BYTES on."""
 
     inside: PerPrecision
     beside: PerPrecision
@@ -167,30 +171,30 @@ class Load(_Strict):
     import_ms: NonNegative
     base_ms: NonNegative
     ms_per_layer: NonNegative
-    ms_per_1000_tokens: NonNegative = Field(description="Of the vocabulary.")
-    ms_per_mb: PerMb = Field(description="Of the weights.")
+    ms_per_1000_tokens: NonNegative = Field(description="Per 1000 tokens of the vocabulary.")
+    ms_per_mb: PerMb = Field(description="Per MB of weights.")
 
 
 class Memory(_Strict):
-    """Peak resident memory of the process, its KV cache apart."""
+    """Peak resident memory of the process without its KV cache."""
 
     import_mb: NonNegative
     base_mb: NonNegative
     mb_per_layer: NonNegative
-    mb_per_1000_tokens: NonNegative = Field(description="Of the vocabulary.")
-    mb_per_mb: PerMb = Field(description="Of the weights.")
+    mb_per_1000_tokens: NonNegative = Field(description="Per 1000 tokens of the vocabulary.")
+    mb_per_mb: PerMb = Field(description="Per MB of weights.")
 
 
 class Target(_Strict):
-    """What one board was measured to do, with so many threads."""
+    """A board profile: measured costs on one board with a fixed number of threads."""
 
-    model_config = ConfigDict(title="edgegpt target")
+    model_config = ConfigDict(title="edgegpt board profile")
 
-    name: Text = Field(description="Of the board.")
-    date: str = Field(description="When it was measured, as 2026-01-31.")
-    threads: SmallCount = Field(description="Of onnxruntime, while it was measured.")
+    name: Text = Field(description="Name of the board.")
+    date: str = Field(description="Date of the measurement, as 2026-01-31.")
+    threads: SmallCount = Field(description="onnxruntime threads during the measurement.")
     machine: TargetMachine
-    noise: list[str] = Field([], description="Why the times are not to be trusted; empty if it was quiet.")
+    noise: list[str] = Field([], description="Why the times are not reliable; empty on a quiet machine.")
     read_bandwidth: list[Bandwidth] = Field(min_length=1)
     products: list[Product] = Field(min_length=1)
     streaming: list[Streaming] = Field(min_length=1)
@@ -198,15 +202,14 @@ class Target(_Strict):
     attention: list[Attention] = Field(min_length=1)
     nodes: Nodes
     calls: Calls
-    second_thread_us: NonNegative | None = Field(
-        None,
-        description=(
-            "What a node that is too small to gain takes longer when a sleeping second thread is woken to "
-            "share it; None with one core. No prediction uses it."
-        ),
-    )
     load: Load
     memory: Memory
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_second_thread(cls, data: Any) -> Any:
+        """Drop `second_thread_us`, which profiles of 2026 have and nothing reads."""
+        return {k: v for k, v in data.items() if k != "second_thread_us"} if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _is_whole(self) -> "Target":
@@ -226,11 +229,11 @@ class Target(_Strict):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Target":
-        """Read a target file; raises ConfigError naming file, key and value."""
+        """Read a profile; raises ConfigError naming file, key and value."""
         return load_yaml(path, cls)
 
     def to_yaml(self) -> str:
-        """As YAML text, a row of a table on a line, four digits of every figure."""
+        """Return YAML text with one line for each row of a table and four digits for each figure."""
         data = _rounded(self.model_dump(exclude_none=True))
         return yaml.dump(data, sort_keys=False, default_flow_style=None, width=140, allow_unicode=True)
 

@@ -1,4 +1,4 @@
-"""Attention by new and cached tokens."""
+"""Measure attention by new and cached tokens, and what fetching the cache costs."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ import numpy as np
 
 from edgegpt.contract import past_names, present_names
 from edgegpt.prediction import Attention, CacheStreaming, Curve
-from edgegpt.profiling.graphs import Graphs, Run, bound
+from edgegpt.profiling.graphs import Graphs, Run, bind
 from edgegpt.profiling.matmul import TOKENS, above_near, largest_working_set_mb
 from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
 from edgegpt.runtime import open_session
@@ -26,18 +26,18 @@ _STREAM_LAYERS: Final = (1, 2, 4, 8, 16, 32, 64, 80, 96, 112, 128, 160, 192)  # 
 def measure_cache_streaming(
     graphs: Graphs, threads: int, call_us: float, seconds: float
 ) -> Iterator[CacheStreaming]:
-    """Microseconds that a MB of keys and values costs more than in the smallest working set.
+    """Yield what fetching a MB of keys and values costs, by working set; 0 in the smallest.
 
-    The larger ones are left out where memory is small; fewer never cost more.
+    Larger working sets are left out where memory is small; costs never fall as they grow.
     """
-    most = largest_working_set_mb()
+    largest = largest_working_set_mb()
     n_head, head_dim, total = *_STREAM_HEADS, _STREAM_CACHED + 1
     each = 2 * n_head * head_dim * total * _FLOAT_MB
-    layers = [n for n in _STREAM_LAYERS if n * each <= most]
+    layers = [n for n in _STREAM_LAYERS if n * each <= largest]
     found: dict[float, float] = {}
     sweep = sweeper()
     for n in layers:
-        run = _call(graphs, threads, (n, n_head, head_dim), total, [(1, _STREAM_CACHED)])[1, _STREAM_CACHED]
+        run = _calls(graphs, threads, (n, n_head, head_dim), total, [(1, _STREAM_CACHED)])[1, _STREAM_CACHED]
         us = burst_us(run, sweep, seconds / len(layers))
         found[n * each] = (us - call_us) / (n * each)
     for size, us_per_mb in above_near(found).items():
@@ -47,14 +47,14 @@ def measure_cache_streaming(
 def measure_attention(
     graphs: Graphs, threads: int, call_us: float, streaming: list[CacheStreaming], seconds: float
 ) -> Iterator[Attention]:
-    """One layer's cost as a sum of terms, for each number of new tokens."""
+    """Yield the cost of one layer as a sum of terms, for each number of new tokens."""
     runs: dict[tuple[int, int, int, int], Run] = {}
     lengths = [(tokens, cached) for tokens in TOKENS for cached in _CACHED]
     for n_head, head_dim in _HEADS:
-        calls = _call(graphs, threads, (_LAYERS, n_head, head_dim), _CAPACITY, lengths)
+        calls = _calls(graphs, threads, (_LAYERS, n_head, head_dim), _CAPACITY, lengths)
         runs |= {(n_head, head_dim, *length): run for length, run in calls.items()}
     found = fastest_us(runs, seconds)
-    further = Curve.of_cache(streaming)
+    fetch = Curve.of_cache(streaming)
     for tokens in TOKENS:
         terms, measured = [], []
         for n_head, head_dim in _HEADS:
@@ -63,7 +63,7 @@ def measure_attention(
                 total = cached + tokens
                 us = (found[n_head, head_dim, tokens, cached] - call_us) / _LAYERS
                 size = 2 * width * total * _FLOAT_MB
-                measured.append(us - size * further.at(tokens, _LAYERS * size))
+                measured.append(us - size * fetch.at(tokens, _LAYERS * size))
                 pairs = tokens * total
                 terms.append((1.0, width * tokens / 1e3, width * pairs / 1e6, n_head * pairs / 1e3))
         node, by_values, by_products, by_scores = fit(terms, measured)
@@ -76,14 +76,14 @@ def measure_attention(
         )
 
 
-def _call(
+def _calls(
     graphs: Graphs,
     threads: int,
     shape: tuple[int, int, int],
     capacity: int,
     lengths: list[tuple[int, int]],
 ) -> dict[tuple[int, int], Run]:
-    """Calls of n_layer, n_head, head_dim by (new, cached) tokens, all over the same caches."""
+    """Return calls of n_layer, n_head, head_dim by (new, cached) tokens, all on the same caches."""
     n_layer, n_head, head_dim = shape
     session = open_session(graphs.attention(n_layer, n_head, head_dim), threads)
     rng = np.random.default_rng(0)
@@ -91,11 +91,11 @@ def _call(
     arrays = [rng.standard_normal(cache, np.float32) for _ in range(2 * n_layer)]
     past = [name for i in range(n_layer) for name in past_names(i)]
     present = [name for i in range(n_layer) for name in present_names(i)]
-    calls = {}
+    calls: dict[tuple[int, int], Run] = {}
     for tokens, cached in lengths:
         x = rng.standard_normal((1, tokens, 3 * n_head * head_dim), np.float32)
         total = cached + tokens
         inputs = {"x": x, "last": np.array([total - 1], np.int32), "total": np.array(total, np.int32)}
         inputs |= dict(zip(past, arrays, strict=True))
-        calls[tokens, cached] = bound(session, inputs, dict(zip(present, arrays, strict=True)))
+        calls[tokens, cached] = bind(session, inputs, dict(zip(present, arrays, strict=True)))
     return calls

@@ -1,10 +1,10 @@
-"""Norms, GELU, additions, lookups; and what one call of any graph costs."""
+"""Measure norms, GELU, additions and lookups, and the fixed cost of a call."""
 
 from collections.abc import Callable
 from typing import Final
 
 from edgegpt.prediction import Line, Nodes
-from edgegpt.profiling.graphs import Graphs, Run, rows
+from edgegpt.profiling.graphs import Graphs, Run, call_rows
 from edgegpt.profiling.timing import fastest_us, fit
 from edgegpt.runtime import open_session
 
@@ -15,20 +15,20 @@ _ROWS: Final = 512  # of a table
 _TABLES: Final = 4
 
 
-def measure_call_us(graphs: Graphs, threads: int, seconds: float) -> float:
-    """Of a graph with one small node: what onnxruntime and Python take around the nodes."""
+def measure_dispatch_overhead(graphs: Graphs, threads: int, seconds: float) -> float:
+    """Return the microseconds of a graph with one small node: what onnxruntime and Python take."""
     session = open_session(graphs.additions(1, 8), threads)
-    return fastest_us({None: rows(session, 1)}, seconds)[None]
+    return fastest_us({None: call_rows(session, 1)}, seconds)[None]
 
 
 def measure_nodes(graphs: Graphs, threads: int, call_us: float, seconds: float) -> Nodes:
-    """A line over the values made, for each kind."""
+    """Fit a line over the number of values written, for each kind of node."""
 
     def line(build: Callable[[int, int], bytes], n: int) -> Line:
         runs: dict[tuple[int, int], Run] = {}
         for width in _WIDTHS:
             session = open_session(build(n, width), threads)
-            runs |= {(width, tokens): rows(session, tokens) for tokens in _TOKENS}
+            runs |= {(width, tokens): call_rows(session, tokens) for tokens in _TOKENS}
         found = fastest_us(runs, seconds / 5)
         terms = [(1.0, width * tokens / 1e3) for width, tokens in found]
         node, by_values = fit(terms, [(us - call_us) / n for us in found.values()])

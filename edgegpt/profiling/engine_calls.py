@@ -1,8 +1,9 @@
-"""What calls of the engine cost besides their nodes, from whole small models; and choosing a token."""
+"""Measure what engine calls cost in addition to their nodes, and the choice of a token."""
 
 import math
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -20,19 +21,19 @@ from edgegpt.runtime import Engine, KVCache, SamplingParams, new_rng, open_artif
 _MODELS: Final = ((16, 2, 1), (16, 2, 8), (128, 4, 4), (256, 8, 4))  # n_embd, n_head, n_layer
 _VOCAB_SIZE: Final = 512
 _CONTEXT: Final = 256
-_PROMPTS: Final = (1, 8, 24, 64)  # one piece each
+_PROMPTS: Final = (1, 8, 24, 64)  # one chunk each
 _FILLS: Final = (16, 224)
-_QUANTILE: Final = 0.2  # near the median where it is quiet, and still undisturbed where it is not
+_QUANTILE: Final = 0.2  # near the median on a quiet machine, still undisturbed on a busy one
 _MIN_ROUNDS: Final = 4
 _VOCABULARIES: Final = (512, 4096, 32768)
-# Layers, microseconds of the nodes with everything at hand, measured microseconds without fetching.
+# Layers, microseconds of the nodes in a near cache, measured microseconds without fetching.
 _Point = tuple[int, float, float]
 
 _DRAW: Final = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 
 def measure_calls(write_file: WriteFile, threads: int, ops: OpCosts, seconds: float) -> Calls:
-    """Fit both kinds of call, and time the choice of a token."""
+    """Fit both kinds of call to small models, and time the choice of a token."""
     greedy, draw = _choice(_greedy, seconds / 10), _choice(_drawer(), seconds / 10)
     models = []
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +65,7 @@ def measure_calls(write_file: WriteFile, threads: int, ops: OpCosts, seconds: fl
 
 
 class _Timed:
-    """One small engine and what was timed of it."""
+    """One small engine and its measured times."""
 
     def __init__(self, path: Path, config: ModelConfig, precision: str, threads: int) -> None:
         self._work = ModelWork.of(config, recipe(config, precision))
@@ -75,6 +76,7 @@ class _Timed:
         self._token: dict[int, list[float]] = {n: [] for n in _FILLS}
 
     def round(self) -> None:
+        """Measure each prompt and each fill once."""
         for n, samples in self._first.items():
             samples.append(first_token_ms(self._engine, self._cache, self._ids[:n]))
         self._cache.rewind(0)
@@ -83,22 +85,22 @@ class _Timed:
             self._token[n] += token_ms(self._engine, self._cache, self._ids[:n], BURST)
 
     def steps(self, ops: OpCosts) -> Iterator[_Point]:
-        """What was measured of single tokens."""
+        """Yield the points of decode steps."""
         for n, samples in self._token.items():
             yield self._point(samples, ops.call_us(self._work, 1, n + BURST // 2))
 
     def chunks(self, ops: OpCosts) -> Iterator[_Point]:
-        """What was measured of prompts."""
+        """Yield the points of prompts."""
         for n, samples in self._first.items():
             yield self._point(samples, ops.call_us(self._work, n, 0))
 
     def _point(self, samples: list[float], ops_us: tuple[float, float]) -> _Point:
-        near, fetch = ops_us
-        return self._work.config.n_layer, near, 1e3 * percentile(sorted(samples), _QUANTILE) - fetch
+        nodes, fetch = ops_us
+        return self._work.config.n_layer, nodes, 1e3 * percentile(sorted(samples), _QUANTILE) - fetch
 
 
 def _fit(points: list[_Point], choice_us: float) -> Call:
-    terms = [(1.0, float(n_layer), near) for n_layer, near, _ in points]
+    terms = [(1.0, float(n_layer), nodes) for n_layer, nodes, _ in points]
     call, per_layer, factor = fit(terms, [measured - choice_us for *_, measured in points])
     return Call(call_us=call, us_per_layer=per_layer, node_factor=factor)
 
@@ -107,20 +109,13 @@ def _choice(choose: Callable[[np.ndarray], int], seconds: float) -> Line:
     rng = np.random.default_rng(0)
     rows = {n: rng.normal(0.0, 2.0, n).astype(np.float32) for n in _VOCABULARIES}
 
-    def run(n: int) -> Callable[[], None]:
-        return lambda: void(choose(rows[n]))
-
-    found = fastest_us({n: run(n) for n in rows}, seconds)
+    found = fastest_us({n: partial(choose, row) for n, row in rows.items()}, seconds)
     node, by_values = fit([(1.0, n / 1e3) for n in found], list(found.values()))
     return Line(node_us=node, us_per_1000_values=by_values)
 
 
-def void(_: object) -> None:
-    """Forget a result."""
-
-
 def _greedy(logits: np.ndarray) -> int:
-    """As Engine does, the check for NaN and argmax."""
+    """Choose as Engine does: check for NaN, then argmax."""
     if not math.isfinite(logits.dot(logits)):
         return -1
     return int(logits.argmax())

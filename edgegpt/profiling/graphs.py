@@ -1,6 +1,6 @@
-"""What a maker of graphs has to offer; `edgegpt_export.synthetic` is one, and needs onnx.
+"""Define what a builder of graphs offers, and bind a graph's session to arrays once.
 
-A graph's session over arrays that are bound once.
+`edgegpt_export.synthetic` is such a builder; it needs onnx, which this room does not load.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,42 +13,42 @@ from numpy.typing import NDArray
 
 from edgegpt.config import ModelConfig
 
-# Writes an engine file of a config with random weights: path, config, precision.
+# Writes an engine file with random weights: path, config, precision.
 WriteFile = Callable[[Path, ModelConfig, str], None]
 
 
 class Graphs(Protocol):
-    """Serialised models of one kind of node; inputs and outputs as edgegpt_export.op_graphs says."""
+    """Builder of serialised models of one kind of node; inputs and outputs as in edgegpt_export.op_graphs."""
 
     def products(self, n: int, outputs: int, inputs: int, bits: int) -> bytes:
-        """n products with a matrix each."""
+        """Return n products with a matrix each."""
 
     def write_products(self, path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
-        """The same as a file, with its weights where an engine file has them."""
+        """Write the same to a file, with its weights where an engine file has them."""
 
     def attention(self, n_layer: int, n_head: int, head_dim: int) -> bytes:
-        """n_layer times attention, a cache each."""
+        """Return n_layer attention nodes with a cache each."""
 
     def norms(self, n: int, width: int) -> bytes:
-        """A chain of n."""
+        """Return a chain of n residual additions with LayerNormalization."""
 
     def gelus(self, n: int, width: int) -> bytes:
-        """A chain of n."""
+        """Return a chain of n GELUs."""
 
     def additions(self, n: int, width: int) -> bytes:
-        """A chain of n."""
+        """Return a chain of n additions."""
 
     def lookups(self, n: int, rows: int, width: int, bits: int) -> bytes:
-        """n lookups with a table each."""
+        """Return n lookups with a table each."""
 
 
 Run = Callable[[], None]
 
 
-def bound(
+def bind(
     session: ort.InferenceSession, inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]
 ) -> Run:
-    """One call of the session; it reads and writes the arrays, of which the same may serve several names."""
+    """Return a call of the session that reads and writes these arrays; names may share an array."""
     values = {id(a): ort.OrtValue.ortvalue_from_numpy(a) for a in (*inputs.values(), *outputs.values())}
     binding = session.io_binding()
     for name, array in inputs.items():
@@ -63,10 +63,10 @@ def bound(
     return run
 
 
-def rows(session: ort.InferenceSession, tokens: int) -> Run:
-    """A call of a graph with one input x (1, T, width) and outputs of one shape, which share a buffer.
+def call_rows(session: ort.InferenceSession, tokens: int) -> Run:
+    """Return a call of a graph with one input x (1, T, width) and outputs of one shape, which share a buffer.
 
-    Random floats, or the ids 0 to T - 1 where x has none.
+    The input is random, or the ids 0 to T - 1 where x takes ids.
     """
     (x,) = session.get_inputs()
     rng = np.random.default_rng(0)
@@ -74,4 +74,4 @@ def rows(session: ort.InferenceSession, tokens: int) -> Run:
     given = np.arange(tokens)[None] if ids else rng.standard_normal((1, tokens, x.shape[2]), np.float32)
     made = session.get_outputs()
     result = np.zeros((1, tokens, made[0].shape[2]), np.float32)
-    return bound(session, {x.name: given}, {output.name: result for output in made})
+    return bind(session, {x.name: given}, {output.name: result for output in made})

@@ -1,4 +1,4 @@
-"""Load time and memory of fresh processes, from files of several shapes."""
+"""Measure load time and memory of fresh processes, with files of several shapes."""
 
 import tempfile
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _LAYERS: Final = 7
 # Widths that give some 6 MB of weights, and some 20.
 _INSIDE: Final = {"fp32": 128, "int8": 256, "int4": 320}
 _BESIDE: Final = {"fp32": 256, "int8": 512, "int4": 640}
-_RUNS: Final = 2  # processes for each file, of which the faster counts
+_RUNS: Final = 2  # processes for each file; the faster counts
 
 
 @dataclass(frozen=True)
@@ -30,33 +30,33 @@ class _Sample:
     mb: float  # of weights
     load_ms: float  # without imports and warm-up
     import_ms: float
-    memory_mb: float  # peak, without the cache and what the imports left
+    memory_mb: float  # peak, without cache and imports
     import_mb: float
 
 
 def measure_processes(
     write_file: WriteFile, threads: int, costs: CallCosts, on_share: Callable[[float], None]
 ) -> tuple[Load, Memory, list[ProcessResult]]:
-    """What a file's layers, vocabulary and MB add to time and memory, one after another; and all processes.
+    """Fit what layers, vocabulary and MB of weights add to load time and memory; return all processes too.
 
     Raises:
-        MeasureError: this system does not tell the memory of a process.
+        MeasureError: this system does not report the memory of a process.
     """
     n_files = 3 + len(_INSIDE) + len(_BESIDE)
-    everybody: list[ProcessResult] = []
+    all_runs: list[ProcessResult] = []
 
     def sample(shape: tuple[int, int, int], precision: str) -> _Sample:
         found, runs = _sample(write_file, threads, costs, shape, precision)
-        everybody.extend(runs)
-        on_share(len(everybody) / _RUNS / n_files)
+        all_runs.extend(runs)
+        on_share(len(all_runs) / _RUNS / n_files)
         return found
 
     tiny, deep, wide = (sample(shape, "fp32") for shape in (_TINY, _DEEP, _WIDE))
     inside = {p: sample((512, _INSIDE[p], _LAYERS), p) for p in PRECISIONS}
     beside = {p: sample((512, _BESIDE[p], _LAYERS), p) for p in PRECISIONS}
-    everything = (tiny, deep, wide, *inside.values(), *beside.values())
+    samples = (tiny, deep, wide, *inside.values(), *beside.values())
 
-    def parts(name: str) -> tuple[float, float, float, PerMb]:
+    def terms(name: str) -> tuple[float, float, float, PerMb]:
         def of(s: _Sample) -> float:
             return float(getattr(s, name))
 
@@ -64,29 +64,29 @@ def measure_processes(
         layer = max(0.0, of(deep) - base) / (_DEEP[2] - _TINY[2])
         vocabulary = max(0.0, of(wide) - base) / (_WIDE[0] - _TINY[0]) * 1e3
 
-        def per_mb(samples: dict[str, _Sample]) -> PerPrecision:
+        def per_mb(by_precision: dict[str, _Sample]) -> PerPrecision:
             known = base + layer * (_LAYERS - 1)
-            return PerPrecision(**{p: max(0.0, of(s) - known) / s.mb for p, s in samples.items()})
+            return PerPrecision(**{p: max(0.0, of(s) - known) / s.mb for p, s in by_precision.items()})
 
         return base, layer, vocabulary, PerMb(inside=per_mb(inside), beside=per_mb(beside))
 
-    base, layer, vocabulary, mb = parts("load_ms")
+    base, layer, vocabulary, mb = terms("load_ms")
     load = Load(
-        import_ms=min(s.import_ms for s in everything),
+        import_ms=min(s.import_ms for s in samples),
         base_ms=base,
         ms_per_layer=layer,
         ms_per_1000_tokens=vocabulary,
         ms_per_mb=mb,
     )
-    base, layer, vocabulary, mb = parts("memory_mb")
+    base, layer, vocabulary, mb = terms("memory_mb")
     memory = Memory(
-        import_mb=min(s.import_mb for s in everything),
+        import_mb=min(s.import_mb for s in samples),
         base_mb=base,
         mb_per_layer=layer,
         mb_per_1000_tokens=vocabulary,
         mb_per_mb=mb,
     )
-    return load, memory, everybody
+    return load, memory, all_runs
 
 
 def _sample(
@@ -102,11 +102,11 @@ def _sample(
         tie_embeddings=True,
     )
     bits = recipe(config, precision)
-    plan = MeasureSpec(threads=threads, prompts=(), fills=(), seconds=0.0, apart=False, idle_seconds=0.0)
+    spec = MeasureSpec(threads=threads, prompts=(), fills=(), seconds=0.0, apart=False, idle_seconds=0.0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.onnx"
         write_file(path, config, precision)
-        runs = [measure_process(path, plan) for _ in range(_RUNS)]
+        runs = [measure_process(path, spec) for _ in range(_RUNS)]
     cache_mb = kv_cache_bytes(config, _CONTEXT) / 1e6
     warm_up_ms = costs.warm_up_us(ModelWork.of(config, bits)) / 1e3
     made = _Sample(

@@ -1,4 +1,4 @@
-"""Products by shape, bits and tokens, and what weights from further away cost."""
+"""Measure products by shape, bits and tokens, and what fetching weights costs."""
 
 import math
 import tempfile
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.prediction import Bits, Curve, Product, Streaming
-from edgegpt.profiling.graphs import Graphs, Run, rows
+from edgegpt.profiling.graphs import Graphs, Run, call_rows
 from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
 from edgegpt.quantization import matrix_bytes
 from edgegpt.runtime import open_session
 from edgegpt.system import available_memory_bytes
 
-TOKENS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)  # rows at once: decode, and pieces of a prompt
+TOKENS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)  # rows at once: a decode step and chunks of a prompt
 
 # Inputs that give a block, by bits and block; widths of models are multiples of 32 and mostly of 64.
 _INPUTS: Final[dict[tuple[Bits, int], tuple[int, ...]]] = {
@@ -38,17 +38,17 @@ _STREAM_MB: Final = {
 }
 _STREAM_CALLS: Final = 3 * sum(map(len, _STREAM_MB.values()))
 _STREAM_SHAPE: Final = (512, 512)
-_SHARE_OF_MEMORY: Final = 10  # a graph exists several times while it is made
+_SHARE_OF_MEMORY: Final = 10  # while a graph is built, several copies exist
 
 
 def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: float) -> Iterator[Streaming]:
-    """Microseconds that a MB costs more than in the smallest working set, by bits and tokens.
+    """Yield what fetching a MB of weights costs, by bits, tokens and working set; 0 in the smallest.
 
-    The larger sizes are left out where memory is small. Noise is kept from what cannot be: fewer weights
-    are never further away, and more tokens, which do more with each byte, never wait longer for it.
+    Larger sizes are left out where memory is small. Noise is kept from contradicting what is known: costs
+    never fall as the working set grows, nor rise with the tokens, which do more with each byte.
     """
-    most = largest_working_set_mb()
-    sizes = [size for size in _STREAM_MB[1] if size <= most]
+    largest = largest_working_set_mb()
+    sizes = [size for size in _STREAM_MB[1] if size <= largest]
     sweep = sweeper()
     for bits in (32, 8, 4):
         each = matrix_bytes(*_STREAM_SHAPE, bits) / 1e6
@@ -56,12 +56,12 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
         for size in sizes:
             n = max(1, round(size / each))
             with tempfile.TemporaryDirectory() as folder:
-                # From a file: mapped weights lie in small pages, which makes them slower to read.
+                # From a file: mapped weights are in small pages, which makes them slower to read.
                 path = Path(folder) / "products.onnx"
                 graphs.write_products(path, n, *_STREAM_SHAPE, bits)
                 session = open_session(path, threads)
                 for tokens in (t for t, of_these in _STREAM_MB.items() if size in of_these):
-                    us = burst_us(rows(session, tokens), sweep, seconds / _STREAM_CALLS)
+                    us = burst_us(call_rows(session, tokens), sweep, seconds / _STREAM_CALLS)
                     found[tokens][n * each] = (us - call_us) / (n * each)
         one = above_near(found[1])
         for tokens, points in found.items():
@@ -72,13 +72,13 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
 
 
 def largest_working_set_mb() -> float:
-    """What may be measured without crowding the memory that is free; 2 MB always."""
+    """Return the MB that may be measured in the free memory, at least 2."""
     free = available_memory_bytes()
     return math.inf if free is None else max(free / _SHARE_OF_MEMORY / 1e6, 2.0)
 
 
 def above_near(points: dict[float, float]) -> dict[float, float]:
-    """What each size costs more than the first, and never more than a larger size: noise only adds time."""
+    """Return the cost of each size above the first, at most that of a larger size: noise only adds time."""
     near = next(iter(points.values()))
     least = accumulate((max(0.0, cost - near) for cost in reversed(points.values())), min)
     return dict(zip(points, reversed(list(least)), strict=True))
@@ -87,7 +87,7 @@ def above_near(points: dict[float, float]) -> dict[float, float]:
 def measure_products(
     graphs: Graphs, threads: int, call_us: float, streaming: list[Streaming], seconds: float
 ) -> Iterator[Product]:
-    """A product's cost as a sum of terms, for each bits, block and number of tokens."""
+    """Yield the cost of a product as a sum of terms, for each bits, block and number of tokens."""
     for (bits, block), inputs in _INPUTS.items():
         shapes = [(outputs, k) for outputs in _OUTPUTS for k in inputs]
         sizes = {shape: matrix_bytes(*shape, bits) / 1e6 for shape in shapes}
@@ -95,15 +95,15 @@ def measure_products(
         runs: dict[tuple[tuple[int, int], int], Run] = {}
         for shape in shapes:
             session = open_session(graphs.products(counts[shape], *shape, bits), threads)
-            runs |= {(shape, tokens): rows(session, tokens) for tokens in TOKENS}
+            runs |= {(shape, tokens): call_rows(session, tokens) for tokens in TOKENS}
         found = fastest_us(runs, seconds / len(_INPUTS))
-        further = Curve.of_streaming(streaming, bits)
+        fetch = Curve.of_streaming(streaming, bits)
         for tokens in TOKENS:
             terms, measured = [], []
             for (outputs, k), size in sizes.items():
                 n = counts[outputs, k]
                 us = (found[(outputs, k), tokens] - call_us) / n
-                measured.append(us - size * further.at(tokens, n * size))
+                measured.append(us - size * fetch.at(tokens, n * size))
                 terms.append((1.0, k / 1e3, outputs / 1e3, k * outputs / 1e6))
             node, by_inputs, by_outputs, by_weights = fit(terms, measured)
             yield Product(

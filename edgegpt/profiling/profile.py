@@ -1,4 +1,4 @@
-"""Measure this board."""
+"""Measure all parts of a board profile."""
 
 import platform
 from collections.abc import Iterator
@@ -19,35 +19,30 @@ from edgegpt.measure import (
 )
 from edgegpt.prediction import Bandwidth, CallCosts, OpCosts, Target, TargetMachine
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
-from edgegpt.profiling.elementwise import measure_call_us, measure_nodes
+from edgegpt.profiling.elementwise import measure_dispatch_overhead, measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls
-from edgegpt.profiling.graphs import Graphs, WriteFile, rows
+from edgegpt.profiling.graphs import Graphs, WriteFile
 from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
-from edgegpt.profiling.timing import median_us
-from edgegpt.runtime import open_session
 from edgegpt.system import available_memory_bytes, moment
 
-SECONDS: Final = 45.0  # of measuring times; each is timed a few times however slow it is
+SECONDS: Final = 45.0  # for times; each is measured a few times however slow it is
 
 # Shares of them.
-_CALL: Final = 0.01
+_OVERHEAD: Final = 0.01
 _NODES: Final = 0.07
 _STREAMING: Final = 0.2
 _PRODUCTS: Final = 0.3
 _CACHE: Final = 0.12
 _ATTENTION: Final = 0.12
 _CALLS: Final = 0.18
-_BANDWIDTH: Final = 0.2  # each
+_BANDWIDTH: Final = 0.2  # seconds for each buffer
 _BUFFERS_MB: Final = (1, 4, 16, 64)
-_SECOND_THREAD: Final = 0.3  # seconds
-_SHARED: Final = (256, 256)  # onnxruntime's least product that two threads share, too small to gain by it
-_SHARED_NODES: Final = 8
 
 
 @dataclass(frozen=True)
 class _Here:
-    """This process's own peace, for `noise`."""
+    """Scheduling statistics of this process, for `measured_noise`."""
 
     waited_percent: float | None
     round_ms: tuple[float, ...] = ()
@@ -65,16 +60,16 @@ def profile_board(
     """Measure everything that a prediction needs, in one to three minutes.
 
     Args:
-        graphs: makes the graphs; `edgegpt_export.synthetic`.
-        write_file: writes whole models; `edgegpt_export.synthetic.write_random_file`.
-        name: of the board; the machine's own unless given.
+        graphs: builds the graphs, as `edgegpt_export.synthetic`.
+        write_file: writes whole models, as `edgegpt_export.synthetic.write_random_file`.
+        name: of the board; default from the system.
         threads: of onnxruntime.
-        seconds: of measuring times; what is timed longer is surer. Fresh processes come on top.
-        on_step: is told what happens next, in a few words.
+        seconds: for times; fresh processes are added.
+        on_step: called with a short status message.
 
     Raises:
-        MeasureError: threads is not within 1 to the cores of this process, seconds is negative or beyond
-            an hour, or this system does not tell the memory of a process.
+        MeasureError: threads is not within 1 to the cores of this process, seconds is negative or above
+            an hour, or this system does not report the memory of a process.
     """
     check_threads(threads)
     if not 0 <= seconds <= 3600:
@@ -83,9 +78,9 @@ def profile_board(
     on_step("reading memory")
     bandwidth = list(_read_bandwidth(threads))
     on_step("timing norms, GELU, lookups")
-    call_us = measure_call_us(graphs, threads, seconds * _CALL)
+    call_us = measure_dispatch_overhead(graphs, threads, seconds * _OVERHEAD)
     nodes = measure_nodes(graphs, threads, call_us, seconds * _NODES)
-    on_step("timing products whose weights lie further away")
+    on_step("timing products whose weights are fetched from memory")
     streaming = list(measure_streaming(graphs, threads, call_us, seconds * _STREAMING))
     on_step("timing products by shape, bits and tokens")
     products = list(measure_products(graphs, threads, call_us, streaming, seconds * _PRODUCTS))
@@ -95,7 +90,6 @@ def profile_board(
     on_step("timing small models")
     ops = OpCosts(products, streaming, cache_streaming, attention, nodes)
     calls = measure_calls(write_file, threads, ops, seconds * _CALLS)
-    second_thread = second_thread_us(graphs) if before.available_cores > 1 else None
     here = _Here(moment().percent_since(start))
 
     def on_share(share: float) -> None:
@@ -116,7 +110,6 @@ def profile_board(
         attention=attention,
         nodes=nodes,
         calls=calls,
-        second_thread_us=second_thread,
         load=load,
         memory=memory,
     )
@@ -127,19 +120,9 @@ def _name(before: Machine) -> str:
 
 
 def _read_bandwidth(threads: int) -> Iterator[Bandwidth]:
-    beyond = beyond_cache_bytes()
-    free = available_memory_bytes() or beyond
-    for size in (*(int(1e6 * mb) for mb in _BUFFERS_MB), beyond):
-        if size <= free // 4 or size == beyond:
+    largest = beyond_cache_bytes()
+    free = available_memory_bytes() or largest
+    for size in (*(int(1e6 * mb) for mb in _BUFFERS_MB), largest):
+        if size <= free // 4 or size == largest:
             found = read_bandwidth(size, threads, _BANDWIDTH)
             yield Bandwidth(working_set_mb=found.buffer_bytes / 1e6, gb_s=found.bytes_per_second / 1e9)
-
-
-def second_thread_us(graphs: Graphs) -> float:
-    """What it costs a node to wake a second thread that sleeps, as the engine's do, for its half of the work.
-
-    The usual time of a node that is too small to gain anything, shared by two threads, less one thread's.
-    """
-    graph = graphs.products(_SHARED_NODES, *_SHARED, 32)
-    found = median_us({n: rows(open_session(graph, n), 1) for n in (1, 2)}, _SECOND_THREAD)
-    return max(0.0, found[2] - found[1]) / _SHARED_NODES

@@ -1,8 +1,6 @@
-"""The fastest of many interleaved calls; what bursts of one call take.
+"""Time interleaved calls and bursts of one call, and fit sums of terms to what was measured."""
 
-Sums of terms that are not negative, fitted by least squares of the relative errors.
-"""
-
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -16,46 +14,48 @@ from edgegpt.measure import BURST, beyond_cache_bytes
 Key = TypeVar("Key")
 
 _MIN_ROUNDS: Final = 4
-_CALLS: Final = 3  # of one kind in a round, after one that brings its weights near
+_CALLS: Final = 3  # of one kind in a round, after one that loads its weights into the caches
 _MIN_BURSTS: Final = 3
 _BURST_CALLS: Final = 3  # at least, where a call is slow
 _BURST_SECONDS: Final = 0.2  # after which a slow call's burst ends
 _US: Final = 1e6
 
 
-def fastest_us(runs: Mapping[Key, Callable[[], None]], seconds: float) -> dict[Key, float]:
-    """Microseconds of one call of each, the fastest of all rounds; noise only ever adds time.
+def fastest_us(runs: Mapping[Key, Callable[[], object]], seconds: float) -> dict[Key, float]:
+    """Return the microseconds of one call of each, the fastest of all rounds: noise only adds time.
 
-    All take turns in every round, so that a busy moment hits all of them and none for long.
+    All are called in every round, so that a busy moment affects all of them and none for long.
 
     Args:
         runs: what to call, by any key.
         seconds: how long to go on, at least _MIN_ROUNDS rounds.
     """
-    return {key: min(samples) for key, samples in _samples(runs, seconds).items()}
-
-
-def median_us(runs: Mapping[Key, Callable[[], None]], seconds: float) -> dict[Key, float]:
-    """As `fastest_us`, but the usual call, for what a lucky one does not need: it leaves threads asleep."""
-    return {key: statistics.median(samples) for key, samples in _samples(runs, seconds).items()}
+    fastest = dict.fromkeys(runs, math.inf)
+    rounds, end = 0, perf_counter() + seconds
+    while rounds < _MIN_ROUNDS or perf_counter() < end:
+        for key, run in runs.items():
+            run()
+            fastest[key] = min(fastest[key], *(_timed(run) for _ in range(_CALLS)))
+        rounds += 1
+    return fastest
 
 
 def sweeper() -> Callable[[], object]:
-    """What leaves nothing in the caches: the reading of a buffer that none of them holds."""
+    """Return a function that evicts all caches by reading a buffer larger than them."""
     return np.ones(beyond_cache_bytes() // 8, np.uint64).max
 
 
-def burst_us(run: Callable[[], None], sweep: Callable[[], object], seconds: float) -> float:
-    """Microseconds of one call, the mean of bursts' medians, each of which finds the caches swept.
+def burst_us(run: Callable[[], object], sweep: Callable[[], object], seconds: float) -> float:
+    """Return the microseconds of one call, the mean of the medians of bursts with swept caches.
 
-    An answer of a robot is such a burst: other work lay before it. A cache that is shared takes up to a
-    dozen calls to keep what they read, so that calls without end may be twice as fast as an answer's.
-    Not the fastest burst, since what others leave of a cache is luck; and no median of them, which would
-    jump from one end to the other where half of them were lucky.
+    A robot's answer is such a burst, with other work before it. A shared cache takes up to a dozen calls to
+    keep what they read, so endless calls may be twice as fast as those of an answer. The mean, because the
+    fastest burst depends on what other processes leave of a cache, and a median of bursts would jump where
+    half of them were lucky.
 
     Args:
         run: the call.
-        sweep: what is done before each burst, a `sweeper`.
+        sweep: evicts the caches before each burst; a `sweeper`.
         seconds: how long to go on, at least _MIN_BURSTS bursts.
     """
     medians: list[float] = []
@@ -66,38 +66,13 @@ def burst_us(run: Callable[[], None], sweep: Callable[[], object], seconds: floa
     return statistics.fmean(medians)
 
 
-def _burst(run: Callable[[], None]) -> Iterator[float]:
-    end = perf_counter() + _BURST_SECONDS
-    for i in range(BURST):
-        if i >= _BURST_CALLS and perf_counter() > end:
-            break
-        yield _timed(run)
-
-
-def _samples(runs: Mapping[Key, Callable[[], None]], seconds: float) -> dict[Key, list[float]]:
-    samples: dict[Key, list[float]] = {key: [] for key in runs}
-    rounds, end = 0, perf_counter() + seconds
-    while rounds < _MIN_ROUNDS or perf_counter() < end:
-        for key, run in runs.items():
-            run()
-            samples[key] += [_timed(run) for _ in range(_CALLS)]
-        rounds += 1
-    return samples
-
-
-def _timed(run: Callable[[], None]) -> float:
-    start = perf_counter()
-    run()
-    return _US * (perf_counter() - start)
-
-
 def fit(terms: Sequence[Sequence[float]], measured: Sequence[float]) -> tuple[float, ...]:
-    """Coefficients c >= 0 for which the sums of c_j * terms[i][j] come closest to measured[i].
+    """Return coefficients c >= 0 that bring the sums of c_j * terms[i][j] closest to measured[i].
 
-    Few terms, so every choice of those that are not 0 is solved, and the best that needs no negative
-    one is taken: it is the solution of the problem (Lawson and Hanson, Solving Least Squares Problems,
-    1974, chapter 23). Each row is divided by what was measured, so that a small model counts as much as a
-    large one; a row that is not above 0 (noise ate it) is left out.
+    Non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23), solved
+    for every subset of the few terms; the best solution without a negative coefficient is the answer. Each
+    row is divided by its measured value, so that a small model counts as much as a large one; a value that
+    is not above 0, because of noise, is left out.
     """
     a, y = np.asarray(terms, np.float64), np.asarray(measured, np.float64)
     a, y = a[y > 0], y[y > 0]
@@ -112,3 +87,17 @@ def fit(terms: Sequence[Sequence[float]], measured: Sequence[float]) -> tuple[fl
                 best, least = np.zeros(n), error
                 best[chosen] = solution
     return tuple(float(c) for c in best)
+
+
+def _burst(run: Callable[[], object]) -> Iterator[float]:
+    end = perf_counter() + _BURST_SECONDS
+    for i in range(BURST):
+        if i >= _BURST_CALLS and perf_counter() > end:
+            break
+        yield _timed(run)
+
+
+def _timed(run: Callable[[], object]) -> float:
+    start = perf_counter()
+    run()
+    return _US * (perf_counter() - start)

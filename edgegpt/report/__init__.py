@@ -6,12 +6,12 @@ from edgegpt import lazy_names
 
 if TYPE_CHECKING:
     from edgegpt.report.html import save_page as save_page
-    from edgegpt.report.report import Report as Report, gather as gather, report_json as report_json
+    from edgegpt.report.report import Report as Report, make_report as make_report
 
 __getattr__ = lazy_names(
     __name__,
     {
         "html": "save_page",
-        "report": "Report gather report_json",
+        "report": "Report make_report",
     },
 )

@@ -1,6 +1,6 @@
-"""The pictures of the page as inline SVG: text stays text, and colours are those of the page's CSS.
+"""Charts of the page as inline SVG: text stays text, and colours are those of the page's CSS.
 
-Each is drawn 331 units wide, so that on a phone a unit is a pixel.
+Each is 331 units wide, so that on a phone a unit is about a pixel.
 """
 
 import io
@@ -21,7 +21,7 @@ from edgegpt.report.report import Report
 from edgegpt.report.roofline import Point, Roof, Roofline
 
 _WIDTH: Final = 4.6  # inches, at 72 units each
-# The colours of edgegpt.measure.plot and those below; the page has a light and a dark shade of each.
+# Colours of edgegpt.measure.plot and of this file; the page defines a light and a dark shade of each.
 _VARIABLES: Final = {
     "#0072b2": "--blue",
     "#009e73": "--green",
@@ -38,10 +38,10 @@ _PAPER: Final = "#fefefe"
 
 
 def charts(report: Report) -> dict[str, Markup]:
-    """Every picture by its name; `memory` is missing where the system does not tell it."""
+    """Return every chart by its name; `memory` is missing where the system does not report it."""
     bench, weights, precision = report.bench, report.weights, report.facts.precision
     bandwidths = [part.bytes_per_second for part in bench.bandwidth]
-    roof = None if report.predicted is None else report.predicted.roof
+    roof = None if report.comparison is None else report.comparison.roof
     made = {
         "first_token": _svg("first-token", 2.9, lambda axes: draw_first_token(axes, bench.first_token)),
         "token": _svg("token", 2.9, lambda axes: draw_token(axes, bench.token)),
@@ -55,7 +55,7 @@ def charts(report: Report) -> dict[str, Markup]:
 
 
 def _memory(axes: Axes, process: ProcessResult) -> None:
-    """What the process needs at each moment, written by it and mapped from files; and the peak."""
+    """Draw resident memory at each moment, private and mapped, and its peak."""
     moments = {"after the\nimports": process.imported, "when\nloaded": process.loaded}
     moments["after all\nrequests"] = process.worked
     known = {name: memory for name, memory in moments.items() if memory is not None}
@@ -79,7 +79,7 @@ def _memory(axes: Axes, process: ProcessResult) -> None:
 
 
 def _weights(axes: Axes, weights: Weights, precision: str) -> None:
-    """A bar for each precision, in parts; the file's own is named."""
+    """Draw a stacked bar of components for each precision; the file's own is labelled."""
     names = ["fp32", "int8", "int4"]
     labels = [f"{name}\n(this file)" if name == precision else name for name in names]
     stored = [[getattr(part.named, name) for part in weights.components] for name in names]
@@ -104,7 +104,7 @@ def _weights(axes: Axes, weights: Weights, precision: str) -> None:
 
 
 def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float], roof: Roof | None) -> None:
-    """Both axes logarithmic, so that a bandwidth is a line of slope one, up to a roof that is known."""
+    """Draw both axes logarithmic: a bandwidth is a line of slope one, up to the roof if it is known."""
     points = (*roofline.tokens, *roofline.prompts)
     low, high = min(p.intensity for p in points) / 2.5, max(p.intensity for p in points) * 2.5
     memory, model = bandwidths
@@ -121,10 +121,10 @@ def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float], roof:
     if roof is not None:
         text, place = f"{most / 1e9:.3g} GFLOP/s", (high, most / 1e9)
         axes.annotate(text, place, (-2, 3), textcoords="offset points", ha="right", va="bottom", fontsize=9)
-    _points(axes, roofline.tokens, "o", "#0072b2", "one token")
+    _points(axes, roofline.tokens, "o", "#0072b2", "decode step")
     _points(axes, roofline.prompts, "s", "#d55e00", "prompt")
     for i, point in enumerate(roofline.prompts):
-        above = i % 2  # the longest lie close together
+        above = i % 2  # the longest are close together
         axes.annotate(
             str(point.tokens),
             (point.intensity, point.flops_per_second / 1e9),
@@ -155,7 +155,7 @@ def _roofline(axes: Axes, roofline: Roofline, bandwidths: Sequence[float], roof:
 
 
 def _bars(axes: Axes, labels: Sequence[str], totals: Sequence[float]) -> None:
-    """What horizontal bars have in common: their names, their totals, and room for those."""
+    """Label horizontal bars with names and totals, and leave room for them."""
     for place, total in enumerate(totals):
         axes.annotate(f"{total:.3g}", (total, place), (4, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(labels)), labels)
@@ -191,9 +191,9 @@ def _legend(axes: Axes, columns: int) -> None:
 
 
 def _svg(name: str, height: float, draw: Callable[[Axes], None]) -> Markup:
-    """What matplotlib writes, made part of a page."""
+    """Draw a chart and return it as an <svg> element."""
     with mpl.rc_context():
-        mpl.rcdefaults()  # a user's own matplotlibrc is for the user's own pictures
+        mpl.rcdefaults()  # whatever the user's matplotlibrc says
         mpl.rcParams.update(
             {
                 "svg.fonttype": "none",
@@ -212,7 +212,7 @@ def _svg(name: str, height: float, draw: Callable[[Axes], None]) -> Markup:
 
 
 def _inline(svg: str, name: str) -> str:
-    """Without prolog and namespaces, which HTML knows; ids that no other picture has; the page's colours."""
+    """Remove prolog and namespaces, prefix ids with the chart's name, and use the page's colours."""
     svg = svg[svg.index("<svg") :]
     _, _, inside = svg.partition(">")
     (box,) = re.findall(r'viewBox="([^"]+)"', svg.partition(">")[0])

@@ -1,7 +1,4 @@
-"""What a file is and where it comes from.
-
-Parameters and bytes of each component, and the bits of each matrix, by the file's own recipe.
-"""
+"""Facts of a file: shape, origin and checksums, and the bytes and bits of its weights."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,40 +11,46 @@ from edgegpt.accounting import WeightBytes, account, kv_cache_bytes, parameter_c
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError
 from edgegpt.quantization import (
-    AUTO,
     FLOAT,
     Recipe,
     block_size,
     matrices,
     matrix_bytes,
     read_recipe,
-    recipe,
     weight_bytes,
 )
 from edgegpt.runtime import Artifact, SamplingParams, file_sha256, read_metadata
 
+_OUTSIDE_BLOCKS: Final = {
+    "wte": "token embedding",
+    "wpe": "position embedding",
+    "norm_f": "norms",
+    "head": "head",
+}
+_INSIDE_BLOCKS: Final = {"attn": "attention", "mlp": "mlp", "norm_1": "norms", "norm_2": "norms"}
+
 
 @dataclass(frozen=True)
 class Facts:
-    """A file as it lies on the disk.
+    """A file on disk and its metadata.
 
     Attributes:
-        path: as it was given.
-        bytes: of the file and of its external data.
-        sha256: of the .onnx file, as `sha256sum` prints it.
-        data_file: name of the external data; None where the weights are inside.
-        data_sha256: of that file.
-        sealed: whether the exporter wrote a checksum behind everything else, which opening has checked.
+        path: as given by the user.
+        bytes: size of the file and of its external data.
+        sha256: checksum of the .onnx file, as `sha256sum` prints it.
+        data_file: name of the external data; None if the weights are inside the file.
+        data_sha256: checksum of the external data.
+        sealed: True if the file holds a checksum of its content, which was verified on opening.
         config: the model's shape.
-        parameters: of the model.
-        vocabulary: tokens that the tokenizer knows.
+        parameters: number of parameters.
+        vocabulary: number of tokens in the tokenizer.
         target: `engine` or `portable`.
         precision: `fp32`, `int8`, `int4` or `auto`.
-        kv_cache: of a number in the cache, `fp32` or `int8`.
-        kv_bytes_per_token: of the cache.
-        weights_sha256: of the checkpoint's model.safetensors; empty where the file does not say.
-        tool: what made the file; empty where the file does not say.
-        sampling: the file's defaults.
+        kv_cache: precision of the KV cache, `fp32` or `int8`.
+        kv_bytes_per_token: size of the KV cache.
+        weights_sha256: checksum of the checkpoint's model.safetensors; empty if the file holds none.
+        tool: name and version of the exporter; empty if the file holds none.
+        sampling: the file's sampling defaults.
     """
 
     path: Path
@@ -69,17 +72,82 @@ class Facts:
 
     @property
     def name(self) -> str:
-        """Without the folder, which is nobody else's business."""
+        """File name only; the path is private."""
         return self.path.name
 
     @property
     def kv_bytes(self) -> int:
-        """One cache of the whole context."""
+        """Size of one KV cache for the whole context."""
         return self.kv_bytes_per_token * self.config.block_size
 
 
+@dataclass(frozen=True)
+class ComponentSize:
+    """Size of one component of the model.
+
+    Attributes:
+        name: as in `edgegpt params`.
+        parameters: number of parameters.
+        here: bytes in this file, scales included.
+        named: bytes in each named precision.
+    """
+
+    name: str
+    parameters: int
+    here: int
+    named: WeightBytes
+
+
+@dataclass(frozen=True)
+class MatrixKind:
+    """The matrices of one name in all blocks, or one matrix outside the blocks.
+
+    Attributes:
+        name: name inside its block, as `attn.qkv.weight`.
+        rows, columns: shape of each matrix.
+        count: number of matrices.
+        bits: number of matrices by bits, in ascending order of bits.
+        blocks: columns that share a scale, by bits; without float32.
+        bytes: size of all of them, scales included.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    count: int
+    bits: dict[int, int]
+    blocks: dict[int, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of one file.
+
+    Attributes:
+        bits: bits of each matrix, by its name.
+        components: sizes of the model's components.
+        kinds: the matrices by kind.
+        bytes: size of all weights and scales, each counted once.
+        around: bytes of the rest of the file: graph, tokenizer, verification result.
+        why: how an `auto` recipe was found, from the file; empty for a named precision.
+    """
+
+    bits: Recipe
+    components: tuple[ComponentSize, ...]
+    kinds: tuple[MatrixKind, ...]
+    bytes: int
+    around: int
+    why: dict[str, Any]
+
+    @property
+    def mixed(self) -> bool:
+        """True if matrices of one kind differ in their bits."""
+        return any(len(kind.bits) > 1 for kind in self.kinds)
+
+
 def read_facts(artifact: Artifact) -> Facts:
-    """The facts of an open file; raises ArtifactError where it went away meanwhile."""
+    """Read the facts of an open file; raise ArtifactError if it can no longer be read."""
     try:
         metadata, sha256 = read_metadata(artifact.path), file_sha256(artifact.path)
     except OSError as e:
@@ -105,83 +173,10 @@ def read_facts(artifact: Artifact) -> Facts:
     )
 
 
-_OUTSIDE_BLOCKS: Final = {
-    "wte": "token embedding",
-    "wpe": "position embedding",
-    "norm_f": "norms",
-    "head": "head",
-}
-_INSIDE_BLOCKS: Final = {"attn": "attention", "mlp": "mlp", "norm_1": "norms", "norm_2": "norms"}
-
-
-@dataclass(frozen=True)
-class ComponentSize:
-    """One part of the model.
-
-    Attributes:
-        name: as in `edgegpt params`.
-        parameters: of it.
-        here: bytes in this file, scales included.
-        named: bytes in each named precision.
-    """
-
-    name: str
-    parameters: int
-    here: int
-    named: WeightBytes
-
-
-@dataclass(frozen=True)
-class Kind:
-    """All matrices of one place in the blocks, or one outside them.
-
-    Attributes:
-        name: as `attn.qkv.weight`.
-        rows, columns: of each.
-        count: how many there are.
-        bits: number of matrices by bits, fewest bits first.
-        blocks: columns that share a scale, by bits; without float32.
-        bytes: of all together, scales included.
-    """
-
-    name: str
-    rows: int
-    columns: int
-    count: int
-    bits: dict[int, int]
-    blocks: dict[int, int]
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The weights of one file.
-
-    Attributes:
-        bits: of every matrix, by its name.
-        components: the parts of the model.
-        kinds: of matrices.
-        bytes: of all weights and scales, each once.
-        around: what the file holds beside them: graph, tokenizer, evidence.
-        why: how an `auto` recipe was found, as the exporter stamped it; empty for a named precision.
-    """
-
-    bits: Recipe
-    components: tuple[ComponentSize, ...]
-    kinds: tuple[Kind, ...]
-    bytes: int
-    around: int
-    why: dict[str, Any]
-
-    @property
-    def mixed(self) -> bool:
-        """Whether the same place has different bits in different blocks."""
-        return any(len(kind.bits) > 1 for kind in self.kinds)
-
-
 def read_weights(artifact: Artifact) -> Weights:
-    """The weights of an open file; raises ArtifactError where its recipe is not one of this model."""
-    config, bits = artifact.config, _bits(artifact)
+    """Read the weights of an open file; raise ArtifactError if its recipe is not one of this model."""
+    config = artifact.config
+    bits = read_recipe(artifact.recipe, config, artifact.path)
     here = _bytes_here(config, bits)
     total = weight_bytes(config, bits)
     return Weights(
@@ -193,41 +188,17 @@ def read_weights(artifact: Artifact) -> Weights:
         kinds=tuple(_kinds(config, bits)),
         bytes=total,
         around=artifact.bytes - total,
-        why=_why(artifact),
+        why={key: value for key, value in artifact.recipe.items() if key not in ("bits", "weights")},
     )
 
 
 def kind_of(name: str) -> str:
-    """`blocks.3.attn.qkv.weight` -> `attn.qkv.weight`; what is outside the blocks is its own kind."""
+    """Return a matrix's name without its block: `blocks.3.attn.qkv.weight` -> `attn.qkv.weight`."""
     return name.split(".", 2)[2] if name.startswith("blocks.") else name
 
 
-def _bits(artifact: Artifact) -> Recipe:
-    bits = read_recipe(artifact.recipe, artifact.config, artifact.path)
-    if artifact.precision != AUTO and bits != recipe(artifact.config, artifact.precision):
-        raise ArtifactError(
-            f"{artifact.path} calls itself {artifact.precision}, but its recipe is another; export it again"
-        )
-    return bits
-
-
-def _why(artifact: Artifact) -> dict[str, Any]:
-    """What the page shows of it is a number or a text; the rest stays as it is."""
-    why = {key: value for key, value in artifact.recipe.items() if key not in ("bits", "weights")}
-    try:
-        if "limit" in why:
-            why["limit"] = {name: float(value) for name, value in why["limit"].items()}
-        if "kl" in why:
-            why["kl"] = float(why["kl"])
-    except (TypeError, ValueError, AttributeError, OverflowError) as e:
-        raise ArtifactError(
-            f"the recipe in {artifact.path} does not say in numbers which limit it keeps; export it again"
-        ) from e
-    return why
-
-
 def _bytes_here(config: ModelConfig, bits: Recipe) -> Counter[str]:
-    """By the names of `account`; a tied head has none of its own."""
+    """Return the bytes of each component, by the names of `account`; a tied head has no entry."""
     found: Counter[str] = Counter()
     for name, shape in config.parameter_shapes().items():
         size = matrix_bytes(shape[0], shape[1], bits[name]) if len(shape) == 2 else 4 * shape[0]
@@ -240,7 +211,7 @@ def _component_of(name: str) -> str:
     return _INSIDE_BLOCKS[parts[2]] if parts[0] == "blocks" else _OUTSIDE_BLOCKS[parts[0]]
 
 
-def _kinds(config: ModelConfig, bits: Recipe) -> Iterator[Kind]:
+def _kinds(config: ModelConfig, bits: Recipe) -> Iterator[MatrixKind]:
     by_kind: dict[str, list[str]] = {}
     shapes = matrices(config)
     for name in shapes:
@@ -248,12 +219,12 @@ def _kinds(config: ModelConfig, bits: Recipe) -> Iterator[Kind]:
     for kind, names in by_kind.items():
         rows, columns = shapes[names[0]]
         counted = Counter(bits[name] for name in names)
-        yield Kind(
+        yield MatrixKind(
             name=kind,
             rows=rows,
             columns=columns,
             count=len(names),
             bits=dict(sorted(counted.items())),
-            blocks={few: block_size(columns, few) for few in sorted(counted) if few != FLOAT},
+            blocks={number: block_size(columns, number) for number in sorted(counted) if number != FLOAT},
             bytes=sum(matrix_bytes(rows, columns, bits[name]) for name in names),
         )

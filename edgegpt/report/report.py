@@ -1,9 +1,4 @@
-"""Measure and count everything that the page says of a file.
-
-A report for machines.
-
-What is given beside the model, a budget and a profile: read once, and hashed as it was read.
-"""
+"""Measure and count everything that the report says about a file."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -14,19 +9,11 @@ from typing import Any
 from edgegpt.budget import Budget, Check, check_file, check_fit, check_memory, sentence
 from edgegpt.config import parse_model, read_bytes
 from edgegpt.errors import ArtifactError
-from edgegpt.measure import (
-    Bench,
-    Machine,
-    MeasureSpec,
-    OnStep,
-    check_threads,
-    run_bench,
-    this_machine,
-)
+from edgegpt.measure import Bench, Machine, MeasureSpec, OnStep, check_threads, run_bench, this_machine
 from edgegpt.prediction import Target
 from edgegpt.report.commands import CHECK_OPTION, Command, Options, commands
 from edgegpt.report.facts import Facts, Weights, read_facts, read_weights
-from edgegpt.report.roofline import Point, Predicted, Roofline, predict, roofline
+from edgegpt.report.roofline import ProfileComparison, Roofline, compare, roofline
 from edgegpt.runtime import (
     CheckResult,
     Evidence,
@@ -39,20 +26,20 @@ from edgegpt.runtime import (
 
 @dataclass(frozen=True)
 class Report:
-    """All that is known of one file at one moment.
+    """Everything known about one file at one moment.
 
     Attributes:
-        made: when, in UTC.
-        options: with which it was asked for.
-        facts, weights, evidence: what the file is and says.
-        repeated: what was checked of it here.
-        bench: what was measured of it here.
-        roofline: what follows from that.
-        checked: the budget beside it; None without one.
-        budget_sha256: of the budget's file.
-        predicted: what a profile says of the file; None without one.
-        target_sha256: of the profile's file.
-        commands: how to do it again.
+        made: time of the report, in UTC.
+        options: options of the command.
+        facts, weights, evidence: what the file is, and its stored verification result.
+        repeated: checks that were repeated on this machine.
+        bench: measurements on this machine.
+        roofline: work and traffic behind those measurements.
+        checked: result of the budget check; None without a budget.
+        budget_sha256: checksum of the budget's file.
+        comparison: predictions of the board profile and measurements; None without a profile.
+        profile_sha256: checksum of the profile's file.
+        commands: commands that reproduce the report.
     """
 
     made: datetime
@@ -65,72 +52,112 @@ class Report:
     roofline: Roofline
     checked: Check | None
     budget_sha256: str | None
-    predicted: Predicted | None
-    target_sha256: str | None
+    comparison: ProfileComparison | None
+    profile_sha256: str | None
     commands: tuple[Command, ...]
 
     @property
     def unproved(self) -> tuple[str, ...]:
-        """A sentence for everything that the file has not proved, then or now."""
-        now = tuple(
-            f"{number.name} is {number.value:.3g} here, the limit is {number.limit:g}"
-            for number in self.repeated
-            if not number.passed
-        )
+        """One sentence for each check that failed, at the export or on this machine."""
+        now = [failure for check in self.repeated for failure in check.failures()]
         return (*self.evidence.failures, *now)
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """A sentence for every limit of the budget that is broken for sure."""
+        """One sentence for each broken limit of the budget."""
         return () if self.checked is None else tuple(map(sentence, self.checked.broken))
 
     @property
     def passed(self) -> bool:
-        """Nothing fell short."""
+        """True if no check failed and no limit is broken."""
         return not self.unproved and not self.broken
 
     @property
     def noise(self) -> tuple[str, ...]:
-        """Why the times are not to be trusted, said once; empty on a quiet machine."""
+        """Reasons to doubt the times; empty on a quiet machine."""
         return self.bench.noise or (() if self.checked is None else self.checked.noise)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return everything on the page for JSON; bytes, milliseconds and FLOPs, as the keys say."""
+        evidence, comparison = self.evidence, self.comparison
+        return {
+            "made": self.made.isoformat(timespec="seconds"),
+            "page": str(self.options.out),
+            "passed": self.passed,
+            "unproved": list(self.unproved),
+            "broken": list(self.broken),
+            "noise": list(self.noise),
+            "file": {**asdict(self.facts), "path": str(self.facts.path)},
+            "weights": asdict(self.weights),
+            "evidence": {
+                "max_abs": evidence.limits.max_abs,
+                "kl": evidence.limits.kl,
+                "top1": evidence.limits.top1,
+                "lengths": [
+                    {
+                        "tokens": row.length,
+                        "max_abs": row.max_abs,
+                        "kl": row.kl,
+                        "top1": row.top1,
+                        "passed": not row.failures(evidence.limits),
+                    }
+                    for row in evidence.rows
+                ],
+                "checks": [_with(check, "passed") for check in evidence.checks],
+                "failures": evidence.failures,
+            },
+            "repeated": [_with(check, "passed") for check in self.repeated],
+            "bench": self.bench.to_json(),
+            "roofline": {
+                kind: [_with(point, "intensity", "flops_per_second") for point in points]
+                for kind, points in vars(self.roofline).items()
+            },
+            "prediction": None
+            if comparison is None
+            else {**asdict(comparison), "figures": [_with(figure, "off") for figure in comparison.figures]},
+            "target_sha256": self.profile_sha256,
+            "budget": None if self.checked is None else self.checked.to_json(),
+            "budget_sha256": self.budget_sha256,
+            "commands": [asdict(command) for command in self.commands],
+        }
 
-def gather(
+
+def make_report(
     path: str | Path,
     out: Path,
     *,
     budget: Path | None = None,
-    target: Path | None = None,
+    profile: Path | None = None,
     threads: int | None = None,
     seconds: float = 10.0,
     on_step: OnStep = lambda _: None,
 ) -> Report:
-    """Everything about a file. Times and memory are measured in processes of their own.
+    """Measure and check a file; times and memory are measured in fresh processes.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
-        out: where the page will lie, for the command that makes it again.
-        budget: a budget file to hold it to as well.
-        target: a profile to predict from, and to take the roof of arithmetic from.
-        threads: of onnxruntime; None is the budget's, or 1.
-        seconds: of measuring times, in three processes together; a budget takes one and a half times
-            as much on top.
-        on_step: is told what happens next, in a few words.
+        out: path of the page, for the command that reproduces it.
+        budget: a budget file to check the file against.
+        profile: a board profile, for predictions and for peak arithmetic.
+        threads: of onnxruntime; None takes the budget's, or 1.
+        seconds: measuring time of three processes together; a budget takes one and a half times as much
+            in addition.
+        on_step: called with a short status message.
 
     Raises:
-        ArtifactError: the file is not valid, holds no evidence that can be read, or was changed meanwhile.
+        ArtifactError: the file is not valid, holds no readable verification result, or was changed while
+            it was measured.
         ConfigError, DataError: the budget, its examples or the profile are not valid.
-        MeasureError: the file cannot be measured so, or does not fit into memory.
+        MeasureError: the file cannot be measured like this, or does not fit into memory.
     """
     identity, path = file_identity(path), Path(path)
-    limits, budget_sha256 = (None, None) if budget is None else read_budget(budget)
-    profile, target_sha256 = (None, None) if target is None else read_target(target)
+    limits, budget_sha256 = (None, None) if budget is None else _read_budget(budget)
+    board, profile_sha256 = (None, None) if profile is None else _read_profile(profile)
     if threads is None:
         threads = 1 if limits is None else limits.threads
     check_threads(threads)
-    before = this_machine()  # what is done here would count as load
-    options = Options(out, budget, target, threads, seconds)
-    plan = MeasureSpec(threads=threads, seconds=seconds, bandwidth=True)
+    before = this_machine()  # the report's own work would count as load
+    options = Options(out, budget, profile, threads, seconds)
     check_memory(path, None if limits is None else limits.board)
     on_step("reading the file")
     artifact = open_artifact(path, threads=threads)
@@ -138,11 +165,14 @@ def gather(
     if limits is not None:
         check_fit(limits, path, artifact.config, artifact.tokenizer)
     repeated = repeat_checks(artifact, threads, on_step)
-    del artifact  # its memory, before others measure theirs
+    del artifact  # free its memory before other processes measure theirs
     measured = run_bench(
-        path, plan, before=before, on_progress=lambda share: on_step(f"measuring, {share:.0%}")
+        path,
+        MeasureSpec(threads=threads, seconds=seconds, bandwidth=True),
+        before=before,
+        on_progress=lambda share: on_step(f"measuring, {share:.0%}"),
     )
-    checked = None if limits is None else _held(path, limits, options, before, on_step)
+    checked = None if limits is None else _check(path, limits, options, before, on_step)
     _check_unchanged(path, identity)
     return Report(
         made=datetime.now(timezone.utc),
@@ -155,13 +185,13 @@ def gather(
         roofline=roofline(facts.config, measured),
         checked=checked,
         budget_sha256=budget_sha256,
-        predicted=None if profile is None else predict(profile, facts, weights, measured),
-        target_sha256=target_sha256,
+        comparison=None if board is None else compare(board, facts, weights, measured),
+        profile_sha256=profile_sha256,
         commands=commands(facts, options, measured.machine),
     )
 
 
-def _held(path: Path, budget: Budget, options: Options, before: Machine, on_step: OnStep) -> Check:
+def _check(path: Path, budget: Budget, options: Options, before: Machine, on_step: OnStep) -> Check:
     return check_file(
         path,
         budget,
@@ -174,7 +204,7 @@ def _held(path: Path, budget: Budget, options: Options, before: Machine, on_step
 
 
 def _check_unchanged(path: Path, identity: str) -> None:
-    """One page is about one file, which a dozen processes have opened; each compares the data beside it."""
+    """Raise ArtifactError if the file changed, which a dozen processes have opened by then."""
     if (now := file_identity(path)) != identity:
         raise ArtifactError(
             f"{path} was changed while it was measured: its checksum began {identity[:12]} and begins "
@@ -182,77 +212,18 @@ def _check_unchanged(path: Path, identity: str) -> None:
         )
 
 
-def report_json(report: Report) -> dict[str, Any]:
-    """Everything that the page says; bytes, milliseconds and FLOPs, as the names say."""
-    facts, weights, evidence = report.facts, report.weights, report.evidence
-    return {
-        "made": report.made.isoformat(timespec="seconds"),
-        "page": str(report.options.out),
-        "passed": report.passed,
-        "unproved": list(report.unproved),
-        "broken": list(report.broken),
-        "noise": list(report.noise),
-        "file": {
-            **asdict(facts),
-            "path": str(facts.path),
-        },
-        "weights": {**asdict(weights), "bits": dict(weights.bits)},
-        "evidence": _evidence(evidence),
-        "repeated": [_number(number) for number in report.repeated],
-        "bench": report.bench.to_json(),
-        "roofline": {
-            "tokens": [_point(point) for point in report.roofline.tokens],
-            "prompts": [_point(point) for point in report.roofline.prompts],
-        },
-        "prediction": None if report.predicted is None else _predicted(report.predicted),
-        "target_sha256": report.target_sha256,
-        "budget": None if report.checked is None else report.checked.to_json(),
-        "budget_sha256": report.budget_sha256,
-        "commands": [asdict(command) for command in report.commands],
-    }
-
-
-def _evidence(evidence: Evidence) -> dict[str, Any]:
-    limits = evidence.limits
-    return {
-        "max_abs": limits.max_abs,
-        "kl": limits.kl,
-        "top1": limits.top1,
-        "lengths": [
-            {
-                "tokens": row.length,
-                "max_abs": row.max_abs,
-                "kl": row.kl,
-                "top1": row.top1,
-                "passed": not row.failures(limits),
-            }
-            for row in evidence.rows
-        ],
-        "checks": [_number(check) for check in evidence.checks],
-        "failures": evidence.failures,
-    }
-
-
-def _number(number: CheckResult) -> dict[str, Any]:
-    return {**asdict(number), "passed": number.passed}
-
-
-def _predicted(predicted: Predicted) -> dict[str, Any]:
-    figures = [{**asdict(figure), "off": figure.off} for figure in predicted.figures]
-    return {**asdict(predicted), "figures": figures}
-
-
-def _point(point: Point) -> dict[str, Any]:
-    return {**asdict(point), "intensity": point.intensity, "flops_per_second": point.flops_per_second}
-
-
-def read_budget(path: Path) -> tuple[Budget, str]:
-    """A budget file and the sha256 of the very bytes that say so; raises ConfigError."""
+def _read_budget(path: Path) -> tuple[Budget, str]:
+    """Read a budget and return it with the sha256 of the bytes that were read; raise ConfigError."""
     content = read_bytes(path)
     return Budget.parse(content, path), hashlib.sha256(content).hexdigest()
 
 
-def read_target(path: Path) -> tuple[Target, str]:
-    """A target file and the sha256 of the very bytes that say so; raises ConfigError."""
+def _read_profile(path: Path) -> tuple[Target, str]:
+    """Read a board profile and return it with the sha256 of the bytes that were read; raise ConfigError."""
     content = read_bytes(path)
     return parse_model(content, path, Target), hashlib.sha256(content).hexdigest()
+
+
+def _with(value: Any, *properties: str) -> dict[str, Any]:
+    """Return a dataclass as a dict, with these of its properties."""
+    return {**asdict(value), **{name: getattr(value, name) for name in properties}}

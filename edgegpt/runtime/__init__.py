@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Limits as Limits,
         ParityRow as ParityRow,
         read_evidence as read_evidence,
+        three_digits as three_digits,
     )
     from edgegpt.runtime.generator import Session as Session, TextGenerator as TextGenerator, load as load
     from edgegpt.runtime.kv_cache import KVCache as KVCache
@@ -70,7 +71,7 @@ __getattr__ = lazy_names(
         "engine": "Cancellation Clock Engine",
         "evaluation": "evaluate",
         "generator": "Session TextGenerator load",
-        "evidence": "LIMITS CheckResult Evidence Limits ParityRow read_evidence",
+        "evidence": "LIMITS CheckResult Evidence Limits ParityRow read_evidence three_digits",
         "kv_cache": "KVCache",
         "onnx_file": "File file_bytes file_sha256 metadata_entry read_file read_metadata",
         "ort_backend": "Backend BoundCall OrtBackend check_file_name open_session return_free_memory",

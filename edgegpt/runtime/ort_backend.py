@@ -210,7 +210,7 @@ def check_file_name(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError as e:
         raise ArtifactError(
-            f"{str(path)!a} is not UTF-8, and onnxruntime opens no other file names; rename it"
+            f"{str(path)!a} is not UTF-8, and onnxruntime takes no other file names; rename it"
         ) from e
 
 

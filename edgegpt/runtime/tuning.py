@@ -155,7 +155,7 @@ def make_folder(file_sha256: str) -> Path:
     if root is None:
         raise MeasureError(
             "a tuning is stored in the user's cache folder, and this user has no home; set XDG_CACHE_HOME "
-            "to a writable folder"
+            "to a folder that can be written"
         )
     folder = root / file_sha256
     try:
@@ -188,8 +188,8 @@ def _name(machine: Fingerprint) -> str:
 
 def _unwritable(folder: Path, error: OSError) -> str:
     return (
-        f"the tuning cannot be stored in {folder}: {error.strerror or error}; set XDG_CACHE_HOME to a "
-        "writable folder"
+        f"the tuning cannot be stored in {folder}: {error.strerror or error}; set XDG_CACHE_HOME to a folder "
+        "that can be written"
     )
 
 

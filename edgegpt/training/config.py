@@ -7,7 +7,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from edgegpt.config import PROBLEMS, ModelConfig, listed, load_yaml, problems_in
+from edgegpt.config import ModelConfig, load_yaml, validate
+from edgegpt.errors import ConfigError
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -18,13 +19,14 @@ _GENERATOR: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?",
 
 def _model(value: object) -> ModelConfig | str:
     """Parse a nested model config; its problems are reported together with those of the run file."""
+    if isinstance(value, dict):
+        try:
+            return validate(value, "model", ModelConfig)
+        except ConfigError as e:
+            raise ValueError(str(e).removeprefix("model: ")) from e
     if isinstance(value, ModelConfig) or (isinstance(value, str) and Path(value).suffix in _YAML):
         return value
-    if not isinstance(value, dict):
-        raise PydanticCustomError("model", "must be `key: value` lines or the path of a .yaml with them")
-    if found := problems_in(value, inside="model."):
-        raise PydanticCustomError(PROBLEMS, "{sentences}", {"sentences": listed(found), PROBLEMS: found})
-    return ModelConfig(**value)
+    raise PydanticCustomError("model", "must be `key: value` lines or the path of a .yaml with them")
 
 
 class _Strict(BaseModel):

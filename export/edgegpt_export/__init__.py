@@ -7,7 +7,7 @@ onnx alone, and importing them must not load torch.
 from typing import TYPE_CHECKING
 
 from edgegpt import lazy_names
-from edgegpt.runtime.evidence import Evidence as Evidence
+from edgegpt.runtime import Evidence as Evidence
 
 if TYPE_CHECKING:
     from edgegpt_export.export import ExportReport as ExportReport, export_checkpoint as export_checkpoint

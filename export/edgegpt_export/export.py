@@ -14,8 +14,7 @@ from edgegpt.contract import ENGINE, EVIDENCE_BYTES, META_EVIDENCE, PORTABLE
 from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
 from edgegpt.model import Checkpoint, load_checkpoint
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
-from edgegpt.runtime import Evidence, open_session
-from edgegpt.runtime.evidence import three_digits
+from edgegpt.runtime import Evidence, open_session, three_digits
 from edgegpt_export.bit_allocation import Quantisation, preset, smallest_recipe, within_bytes, within_kl
 from edgegpt_export.calibration import (
     Sensitivities,

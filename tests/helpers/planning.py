@@ -1,4 +1,4 @@
-"""What the tests of plans share: a space that is searched in a moment, and budgets made by hand."""
+"""A small space of models and budgets made by hand, for the tests of plans."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from edgegpt.planner.planner import PlanResult, plan_models
 from edgegpt.planner.space import Space
 from helpers.sample_target import TARGET
 
-# Some 200 models, smaller ones among them than edgegpt is for.
+# Some 200 models, some of them smaller than edgegpt is for.
 SMALL = Space(
     layers=(1, 2, 4, 8),
     widths=(64, 96, 256),

@@ -1,4 +1,4 @@
-"""A report whose times are made by hand, on a real file: what a page says of them is then known."""
+"""A report with known times, made by hand, on a real file."""
 
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -14,9 +14,8 @@ from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
 from edgegpt.prediction.target import Target
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts, read_weights
-from edgegpt.report.html import page
 from edgegpt.report.report import Report
-from edgegpt.report.roofline import predict, roofline
+from edgegpt.report.roofline import compare, roofline
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.evidence import CheckResult, read_evidence
 from edgegpt.runtime.onnx_file import read_file
@@ -52,17 +51,23 @@ def made_bench(file: Path, figures: ProcessResult = FIGURES, machine: Machine = 
     )
 
 
-def made_check(file: Path, budget: Budget, figures: dict[str, Estimate | None]) -> Check:
-    return Check(file, budget, 1, MACHINE, 6, rows(budget.limits(), figures), ())
+def made_check(file: Path) -> Check:
+    """A check with one limit kept, one broken and one within noise."""
+    figures: dict[str, Estimate | None] = {
+        "parameters": Estimate.exact(50_000),
+        "artifact_mb": Estimate.exact(0.25),
+        "peak_rss_mb": Estimate(99.0, 97.5, 101.0),
+    }
+    return Check(file, BUDGET, 1, MACHINE, 6, rows(BUDGET.limits(), figures), ())
 
 
 def made_report(
-    file: Path, *, bench: Bench | None = None, checked: Check | None = None, target: Target | None = None
+    file: Path, *, bench: Bench | None = None, checked: Check | None = None, profile: Target | None = None
 ) -> Report:
     artifact = open_artifact(file)
     bench = made_bench(file) if bench is None else bench
     facts, budget = read_facts(artifact), None if checked is None else Path("robot.yaml")
-    options = Options(Path("out.html"), budget, None if target is None else Path("board.yaml"), 1, 10.0)
+    options = Options(Path("out.html"), budget, None if profile is None else Path("board.yaml"), 1, 10.0)
     weights = read_weights(artifact)
     return Report(
         made=datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc),
@@ -75,21 +80,7 @@ def made_report(
         roofline=roofline(facts.config, bench),
         checked=checked,
         budget_sha256=None if checked is None else "b" * 64,
-        predicted=None if target is None else predict(target, facts, weights, bench),
-        target_sha256=None if target is None else "c" * 64,
+        comparison=None if profile is None else compare(profile, facts, weights, bench),
+        profile_sha256=None if profile is None else "c" * 64,
         commands=commands(facts, options, bench.machine),
     )
-
-
-def made_page(file: Path) -> str:
-    """A page with a limit kept, one broken and one within noise."""
-    held = made_check(
-        file,
-        BUDGET,
-        {
-            "parameters": Estimate.exact(50_000),
-            "artifact_mb": Estimate.exact(0.25),
-            "peak_rss_mb": Estimate(99.0, 97.5, 101.0),
-        },
-    )
-    return page(made_report(file, checked=held))

@@ -1,4 +1,4 @@
-"""A target made by hand, of round numbers: nothing in it was measured."""
+"""A board profile of round numbers made by hand: nothing in it was measured."""
 
 from edgegpt.prediction.target import (
     Attention,
