@@ -67,7 +67,7 @@ def _check_budget(budget: "Budget", artifact: Artifact, engine: Engine, logger: 
     Raises:
         ConfigError: at least one is exceeded.
     """
-    from edgegpt.budget import Verdict, of_samples, rows, sentence
+    from edgegpt.budget import Verdict, estimate_samples, rows, sentence
 
     figures: dict[str, float | None] = {
         "parameters": parameter_count(artifact.config),
@@ -77,7 +77,7 @@ def _check_budget(budget: "Budget", artifact: Artifact, engine: Engine, logger: 
     }
     limits = budget.limits()
     judged = {name: limit for name, limit in limits.items() if figures.get(name) is not None}
-    estimates = {name: of_samples(name, value) for name, value in figures.items() if value is not None}
+    estimates = {name: estimate_samples(name, value) for name, value in figures.items() if value is not None}
     broken = [sentence(row) for row in rows(judged, estimates) if row.verdict is Verdict.BROKEN]
     if broken:
         raise ConfigError(f"{artifact.path} exceeds the budget {budget.name!r}: {'; '.join(broken)}")
