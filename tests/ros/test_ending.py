@@ -71,11 +71,11 @@ def test_goals_that_come_too_late_leave_no_warning(model_file: Path) -> None:
 
 def test_a_second_signal_at_any_moment_changes_nothing(ros_env: dict[str, str], model_file: Path) -> None:
     for gap_s in (0.1, 0.2, 0.25, 0.3):  # Python itself ends in the last of the 0.35 s that it takes
-        process = GeneratorProcess(ros_env, {"model": model_file})
-        until(lambda process=process: "active: " in process.text, "active node")
-        process.process.send_signal(signal.SIGINT)
-        time.sleep(gap_s)
-        assert process.stop(signal.SIGINT) == 0
+        with GeneratorProcess(ros_env, {"model": model_file}) as process:
+            until(lambda process=process: "active: " in process.text, "active node")
+            process.process.send_signal(signal.SIGINT)
+            time.sleep(gap_s)
+            assert process.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.4, 0.8])

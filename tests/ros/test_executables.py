@@ -44,6 +44,8 @@ def test_a_domain_that_ros_cannot_use_is_one_line_and_exit_code_2(
 
 def test_an_argument_that_ros_cannot_parse_is_exit_code_2(ros_env: dict[str, str]) -> None:
     process = GeneratorProcess(ros_env, {"model": "["})
-    assert process.process.wait(20) == 2
-    process.stop()
+    try:
+        assert process.process.wait(20) == 2
+    finally:
+        process.stop()
     assert "Traceback" not in process.text
