@@ -21,9 +21,8 @@ from edgegpt.profiling import profile, timing
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.elementwise import measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls
-from edgegpt.profiling.graphs import call_rows
 from edgegpt.profiling.matmul import _INPUTS, TOKENS, above_near, measure_products, measure_streaming
-from edgegpt.profiling.timing import fastest_us, fit
+from edgegpt.profiling.timing import call_rows, fastest_us, fit
 from edgegpt.quantization import PRECISIONS, block_size
 from edgegpt.runtime.ort_backend import open_session
 from edgegpt.system import Moment

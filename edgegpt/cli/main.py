@@ -10,7 +10,6 @@ import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
-from edgegpt import __version__
 from edgegpt.cli.bench import bench
 from edgegpt.cli.check import check
 from edgegpt.cli.eval import eval_
@@ -56,6 +55,8 @@ for command in (
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from edgegpt import __version__  # reads the distribution's metadata
+
         print(f"edgegpt {__version__}")
         raise typer.Exit
 

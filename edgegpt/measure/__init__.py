@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Distribution as Distribution,
         Interval as Interval,
     )
+    from edgegpt.measure.leak import growth as growth
     from edgegpt.measure.machine import (
         Machine as Machine,
         this_machine as this_machine,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
         ProcessResult as ProcessResult,
     )
     from edgegpt.measure.timing import (
+        MS as MS,
+        Rounds as Rounds,
         first_token_ms as first_token_ms,
         random_ids as random_ids,
         token_ms as token_ms,
@@ -75,7 +78,8 @@ __getattr__ = lazy_names(
         "plot": "draw_first_token draw_tail draw_token save_plot",
         "process": "check_threads measure_process run_child",
         "spec": "BURST Bandwidth MOST_TIMES MeasureSpec ProcessResult STEADY_REQUESTS",
-        "timing": "first_token_ms random_ids token_ms",
+        "leak": "growth",
+        "timing": "MS Rounds first_token_ms random_ids token_ms",
         "worker": "OnStep Progress end_with_parent run_job",
     },
 )

@@ -26,15 +26,16 @@ import numpy as np  # noqa: E402
 
 from edgegpt.errors import MeasureError, PromptError  # noqa: E402
 from edgegpt.measure import (  # noqa: E402
+    MS,
     Bandwidth,
     Distribution,
     MeasureSpec,
     ProcessResult,
     Progress,
+    Rounds,
+    growth,
     run_job,
 )
-from edgegpt.measure.leak import growth  # noqa: E402
-from edgegpt.measure.timing import MS, Rounds  # noqa: E402
 from edgegpt.runtime import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 

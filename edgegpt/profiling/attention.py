@@ -7,9 +7,8 @@ import numpy as np
 
 from edgegpt.contract import past_names, present_names
 from edgegpt.prediction import Attention, CacheStreaming, Curve
-from edgegpt.profiling.graphs import Graphs, Run, bind
 from edgegpt.profiling.matmul import TOKENS, above_near, largest_working_set_mb
-from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
+from edgegpt.profiling.timing import Graphs, Run, bind, burst_us, fastest_us, fit, sweeper
 from edgegpt.runtime import open_session
 
 _LAYERS: Final = 2

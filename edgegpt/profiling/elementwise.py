@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from edgegpt.prediction import Line, Nodes
-from edgegpt.profiling.graphs import Graphs, Run, call_rows
-from edgegpt.profiling.timing import fastest_us, fit
+from edgegpt.profiling.timing import Graphs, Run, call_rows, fastest_us, fit
 from edgegpt.runtime import open_session
 
 _N: Final = 32  # nodes of a graph

@@ -13,8 +13,7 @@ import numpy as np
 from edgegpt.config import ModelConfig
 from edgegpt.measure import BURST, first_token_ms, random_ids, token_ms
 from edgegpt.prediction import Call, Calls, Line, ModelWork, OpCosts
-from edgegpt.profiling.graphs import WriteFile
-from edgegpt.profiling.timing import fastest_us, fit
+from edgegpt.profiling.timing import WriteFile, fastest_us, fit
 from edgegpt.quantization import PRECISIONS, recipe
 from edgegpt.runtime import Engine, KVCache, SamplingParams, new_rng, open_artifact, percentile, sample
 

@@ -11,7 +11,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import MeasureError
 from edgegpt.measure import MeasureSpec, ProcessResult, measure_process
 from edgegpt.prediction import CallCosts, Load, Memory, ModelWork, PerMb, PerPrecision
-from edgegpt.profiling.graphs import WriteFile
+from edgegpt.profiling.timing import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 
 _CONTEXT: Final = 64

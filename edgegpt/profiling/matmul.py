@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from edgegpt.prediction import Bits, Curve, Product, Streaming
-from edgegpt.profiling.graphs import Graphs, Run, call_rows
-from edgegpt.profiling.timing import burst_us, fastest_us, fit, sweeper
+from edgegpt.profiling.timing import Graphs, Run, burst_us, call_rows, fastest_us, fit, sweeper
 from edgegpt.quantization import matrix_bytes
 from edgegpt.runtime import open_session
 from edgegpt.system import available_memory_bytes

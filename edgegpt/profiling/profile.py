@@ -21,9 +21,9 @@ from edgegpt.prediction import Bandwidth, CallCosts, OpCosts, Target, TargetMach
 from edgegpt.profiling.attention import measure_attention, measure_cache_streaming
 from edgegpt.profiling.elementwise import measure_dispatch_overhead, measure_nodes
 from edgegpt.profiling.engine_calls import measure_calls
-from edgegpt.profiling.graphs import Graphs, WriteFile
 from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
+from edgegpt.profiling.timing import Graphs, WriteFile
 from edgegpt.system import available_memory_bytes, moment
 
 SECONDS: Final = 45.0  # for times; each is measured a few times however slow it is

@@ -22,10 +22,10 @@ from edgegpt.errors import (
     whole_number,
 )
 from edgegpt.quantization import AUTO, PRECISIONS
-from edgegpt.runtime import ort_backend, tuning
+from edgegpt.runtime import ort_backend
 from edgegpt.runtime.onnx_file import file_bytes, file_sha256, linked_file, metadata_entry, read_metadata
 from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.runtime.tuning import Tuning
+from edgegpt.runtime.tuning import Tuning, find as find_tuning
 from edgegpt.tokenizer import Tokenizer
 
 
@@ -169,7 +169,7 @@ def _tuning(path: Path, metadata: dict[str, str], threads: int | Tuning | None) 
     if isinstance(threads, Tuning):
         return threads
     if threads is None:
-        return tuning.find(_identity(path, metadata)) or Tuning.of_threads(1)
+        return find_tuning(_identity(path, metadata)) or Tuning.of_threads(1)
     return Tuning.of_threads(threads)
 
 
