@@ -41,7 +41,7 @@ def recipe(config: ModelConfig, precision: str) -> dict[str, int]:
     """Return the recipe of a named precision.
 
     int8 has 8 bits everywhere. int4 has 8 in the embeddings and the head and 4 in the blocks.
-    Biases and norms are float32 always, as is an embedding whose width is no multiple of 16.
+    Biases and norms are float32 always, as is an embedding whose width is not a multiple of 16.
     """
     return {name: _bits(name, columns, precision) for name, (_, columns) in matrices(config).items()}
 
@@ -51,8 +51,8 @@ def read_recipe(stored: Mapping[str, Any], config: ModelConfig, file: object) ->
 
     Args:
         stored: the JSON object under the metadata key of the recipe.
-        config: of the file.
-        file: its path, for the message.
+        config: the file's config.
+        file: path, for the message.
 
     Raises:
         ArtifactError: the entry does not give 4, 8 or 32 bits for each matrix of the config.

@@ -13,7 +13,7 @@ _TIMED: Final = frozenset({"load_ms", "ttft_ms", "token_ms", "jitter", "idle_cpu
 
 
 class Verdict(str, Enum):
-    """The result for one limit."""
+    """Result for one limit."""
 
     KEPT = "kept"
     WITHIN_NOISE = "within noise"  # the limit is inside the interval
@@ -55,12 +55,12 @@ class Row:
 
     @property
     def at_least(self) -> bool:
-        """Whether the limit is the smallest value that is allowed."""
+        """True if the limit is the smallest allowed value."""
         return self.name in AT_LEAST
 
     @property
     def timed(self) -> bool:
-        """Whether other work on the machine can have moved the figure."""
+        """True if other work on the machine can change the figure."""
         return is_timed(self.name)
 
     @property

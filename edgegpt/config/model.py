@@ -1,4 +1,4 @@
-"""Define the shape of a GPT as a value.
+"""Define the shape of a GPT as a frozen, checked config.
 
 A `ModelConfig` is frozen and checked where it is made; nothing downstream checks it again. It is a plain
 dataclass, because pydantic would cost a robot's process 16 MB and a third of its start. PyYAML is left out
@@ -20,7 +20,7 @@ _LAYERS: Final = {"ge": 1, "le": 1024, "strict": True}
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Hyper-parameters of one model. Unknown keys and wrong types are refused."""
+    """Hyper-parameters of one model; a wrong type or a value outside its range is a ConfigError."""
 
     # Read by pydantic, which validates YAML and writes the JSON Schema.
     __pydantic_config__: ClassVar[dict[str, str]] = {"title": "edgegpt model", "extra": "forbid"}
@@ -144,5 +144,5 @@ class ModelConfig:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return data

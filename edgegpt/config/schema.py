@@ -1,4 +1,4 @@
-"""Validate YAML with pydantic, and say what is wrong in sentences with key and value.
+"""Validate YAML with pydantic, and report errors in sentences with key and value.
 
 Kept apart from `edgegpt.config.yaml_reader`, because the robot's process loads no pydantic.
 """

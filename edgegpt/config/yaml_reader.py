@@ -11,7 +11,7 @@ from edgegpt.errors import ConfigError, first_line
 from edgegpt.files import is_stream
 
 _LONGEST: Final = 4_000_000  # bytes; a larger file was given by mistake
-_MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key
+_MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, not a key
 
 
 class _Loader(yaml.SafeLoader):
@@ -24,7 +24,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                problem = f"the key {key!r} stands there twice"
+                problem = f"the key {key!r} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)

@@ -81,7 +81,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """The whole model. `gradient_checkpointing` saves memory in training at the cost of time."""
+    """Embeddings, blocks, final norm and head. `gradient_checkpointing` trades time for memory."""
 
     def __init__(self, config: ModelConfig, *, gradient_checkpointing: bool = False) -> None:
         super().__init__()

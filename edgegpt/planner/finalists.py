@@ -85,8 +85,8 @@ def measure_finalists(
 
     Args:
         best: the models.
-        limits: of which the prompt length is used.
-        threads: of onnxruntime.
+        limits: the plan's limits; their prompt length is used.
+        threads: number of onnxruntime threads.
         write_file: writes a model with random weights.
         on_step: called with a short status message.
         before: the machine before the search, which would count as load; default now.

@@ -34,7 +34,7 @@ def ray_cluster(job: Job, address: str) -> Iterator[Spread]:
     """Run each range as a task of the cluster at `address`, which gets the job once for all tasks.
 
     Args:
-        job: to search.
+        job: the search.
         address: `host:port` of the head of a cluster that this machine is part of, `ray://host:port` of
             another cluster's client server, `auto` for the cluster that runs on this machine, or `local`
             to start one for the time of the search. A cluster with a token wants RAY_AUTH_MODE=token and

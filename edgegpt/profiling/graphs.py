@@ -1,4 +1,4 @@
-"""Define what a builder of graphs offers, and bind a graph's session to arrays once.
+"""Define the interface of a graph builder, and bind the session of a graph to arrays.
 
 `edgegpt_export.synthetic` is such a builder; it needs onnx, which this room does not load.
 """
@@ -18,10 +18,10 @@ WriteFile = Callable[[Path, ModelConfig, str], None]
 
 
 class Graphs(Protocol):
-    """Builder of serialised models of one kind of node; inputs and outputs as in edgegpt_export.op_graphs."""
+    """Builder of serialised models of one kind of node; inputs and outputs as in edgegpt_export.synthetic."""
 
     def products(self, n: int, outputs: int, inputs: int, bits: int) -> bytes:
-        """Return n products with a matrix each."""
+        """Return n matrix products, each with its own matrix."""
 
     def write_products(self, path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
         """Write the same to a file, with its weights where an engine file has them."""

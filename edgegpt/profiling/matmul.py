@@ -1,4 +1,4 @@
-"""Measure products by shape, bits and tokens, and what fetching weights costs."""
+"""Measure matrix products by shape, bits and tokens, and the cost of fetching weights."""
 
 import math
 import tempfile
@@ -87,7 +87,7 @@ def above_near(points: dict[float, float]) -> dict[float, float]:
 def measure_products(
     graphs: Graphs, threads: int, call_us: float, streaming: list[Streaming], seconds: float
 ) -> Iterator[Product]:
-    """Yield the cost of a product as a sum of terms, for each bits, block and number of tokens."""
+    """Yield the cost of a matrix product as a sum of terms, for each bits, block and number of tokens."""
     for (bits, block), inputs in _INPUTS.items():
         shapes = [(outputs, k) for outputs in _OUTPUTS for k in inputs]
         sizes = {shape: matrix_bytes(*shape, bits) / 1e6 for shape in shapes}

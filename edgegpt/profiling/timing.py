@@ -1,4 +1,4 @@
-"""Time interleaved calls and bursts of one call, and fit sums of terms to what was measured."""
+"""Time interleaved calls and bursts of one call, and fit sums of terms to the measured times."""
 
 import math
 import statistics
@@ -24,11 +24,11 @@ _US: Final = 1e6
 def fastest_us(runs: Mapping[Key, Callable[[], object]], seconds: float) -> dict[Key, float]:
     """Return the microseconds of one call of each, the fastest of all rounds: noise only adds time.
 
-    All are called in every round, so that a busy moment affects all of them and none for long.
+    All are called in every round, so that a busy moment affects all of them equally.
 
     Args:
-        runs: what to call, by any key.
-        seconds: how long to go on, at least _MIN_ROUNDS rounds.
+        runs: functions to call, by any key.
+        seconds: measuring time, at least _MIN_ROUNDS rounds.
     """
     fastest = dict.fromkeys(runs, math.inf)
     rounds, end = 0, perf_counter() + seconds
@@ -56,7 +56,7 @@ def burst_us(run: Callable[[], object], sweep: Callable[[], object], seconds: fl
     Args:
         run: the call.
         sweep: evicts the caches before each burst; a `sweeper`.
-        seconds: how long to go on, at least _MIN_BURSTS bursts.
+        seconds: measuring time, at least _MIN_BURSTS bursts.
     """
     medians: list[float] = []
     end = perf_counter() + seconds

@@ -69,7 +69,7 @@ class SessionStore:
 
     @contextmanager
     def use(self, name: str) -> Iterator[Session | None]:
-        """Give the session of that name, or a new one; None for the empty name.
+        """Yield the session of that name, or a new one; None for the empty name.
 
         A new one is kept only if it has a turn at the end of the block.
 

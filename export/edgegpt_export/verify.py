@@ -52,7 +52,7 @@ def verify_file(
 
     Args:
         path: the .onnx file.
-        checkpoint: what it was exported from, loaded or as a folder.
+        checkpoint: the checkpoint that it was exported from, loaded or as a folder.
         on_step: called with a short status message.
         data: JSONL of prompts and completions; the file's answers are then compared with float32's.
 

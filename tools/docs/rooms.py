@@ -21,7 +21,7 @@ DUTIES: Final = {
     "model": "the GPT in PyTorch, checkpoint folders",
     "training": "run file, dataset, training loop",
     "measure": "processes, percentiles, intervals",
-    "autotune": "how many threads pay on this machine",
+    "autotune": "fastest thread count on this machine",
     "budget": "limits of a board, and verdicts",
     "pytest_plugin": "each limit of a budget as a test",
     "prediction": "board profile and cost model",
@@ -37,8 +37,8 @@ class Room:
     """A folder of `edgegpt/`, or a module of its root.
 
     Attributes:
-        name: of the folder or module.
-        duty: what it is for.
+        name: name of the folder or module.
+        duty: what the room is for.
         files: number of .py files.
         imports: rooms that it imports at module level, `errors` aside, which all may use.
         floor: 0 where it imports no room, else one more than the highest it imports.

@@ -136,7 +136,7 @@ class Pending:
             self.fail(ClientError(f"the client failed: {error!r}"))
 
     def accepted(self) -> None:
-        """Note that the node has accepted the goal, and send a cancellation that came before."""
+        """Record that the node has accepted the goal, and send a cancellation that came before."""
         with self._lock:
             self._accepted = True
             cancelled = self._cancelled

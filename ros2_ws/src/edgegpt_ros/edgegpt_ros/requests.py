@@ -33,7 +33,7 @@ class Requests:
     """
 
     def __init__(self, publish: Callable[[TokenChunk], None], logger: RcutilsLogger) -> None:
-        """Begin without a server; `publish` sends a chunk to the topic `tokens`."""
+        """Start without a server; `publish` sends a chunk to the topic `tokens`."""
         self.server: GenerationServer | None = None
         self.state = "unconfigured"
         self.own = SamplingParams()
