@@ -30,7 +30,7 @@ class SecondsOption:
     share: float = 1.0
 
     def advice(self, enough: float) -> str:
-        """Return which value of the option gives each process `enough` seconds, as a clause; or that none does."""
+        """Return the option with a value that gives each process `enough` seconds, as a clause."""
         asked = enough / self.share
         if asked > MOST_SECONDS:
             return f"{self.name} {MOST_SECONDS}, the largest value, would not be enough"

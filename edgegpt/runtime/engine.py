@@ -122,7 +122,7 @@ class Engine:
 
     @classmethod
     def from_artifact(cls, artifact: "Artifact", *, capacity: int | None = None) -> "Engine":
-        """Make the engine of an open file."""
+        """Return the engine of an open file; raises EngineError for a capacity outside 1 to block_size."""
         return cls(
             artifact.session,
             artifact.config,

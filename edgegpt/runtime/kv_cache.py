@@ -9,7 +9,7 @@ from edgegpt.errors import CacheError
 
 
 class KVCache:
-    """Preallocated keys and values, of which the first `length` positions are in use.
+    """Preallocated keys and values, the first `length` positions in use; CacheError for a size below 1.
 
     Attributes:
         arrays: keys, then values, of each layer, (1, n_kv_head, capacity, head_dim), float32 or int8.

@@ -25,7 +25,10 @@ class Scheduler:
 
     Attributes:
         running: the running request; None only when none waits either.
-        next_deadline: the earliest of the waiting ones, on the clock of `Request.arrived`.
+        next_deadline: earliest deadline of the waiting ones, on the clock of `Request.arrived`.
+
+    Raises:
+        ConfigError: overload is unknown, or queue_depth is negative.
     """
 
     def __init__(self, overload: Overload, depth: int) -> None:
