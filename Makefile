@@ -16,7 +16,7 @@ step = @tools/step runs/setup/$(1).log "$(2)"
 .DEFAULT_GOAL := help
 .PHONY: help setup ros demo test test-budget test-ros dist-test rover-file peers docs lint clean
 
-# $(call if-ros,WHAT,COMMAND): COMMAND, or a line that says that WHAT is left out where ROS 2 cannot be built.
+# $(call if-ros,WHAT,COMMAND): COMMAND, or a message that WHAT is left out where ROS 2 cannot be built.
 if-ros = $(PYTHON) ros2_ws/make_ros.py; code=$$?; \
 	if [ $$code = 3 ]; then echo "Left out: $(1), see above."; exit 0; fi; [ $$code = 0 ] || exit $$code; $(2)
 

@@ -17,7 +17,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.quantization import FLOAT, is_padded, matrix_bytes
 
-FLOAT_BYTES: Final = 4  # activations and norms are float32 whatever the weights are
+FLOAT_BYTES: Final = 4  # activations and norms are float32 at every precision of the weights
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Account:
     cached_tokens: int  # decode_flops is for one token after this many
     kv_bytes_per_token: int
     kv_capacity: int  # tokens
-    kv_bytes: int  # of the whole cache, allocated once
+    kv_bytes: int  # size of the whole cache, allocated once
     chunk_tokens: int
     activation_bytes: int  # peak while the last chunk of chunk_tokens fills the context
 

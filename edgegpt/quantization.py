@@ -109,10 +109,10 @@ def weight_bytes(config: ModelConfig, bits: Recipe) -> int:
 
 
 def weight_bytes_per_token(config: ModelConfig, bits: Recipe) -> int:
-    """Return the bytes of weights and scales that one decode step reads, whatever CPU caches hold.
+    """Return the bytes of weights and scales that one decode step reads, from memory or CPU caches.
 
-    All of them but the embeddings, of which one row each is looked up; a tied head is the token
-    embedding, and is read whole.
+    Each embedding counts with the one row that is looked up, all other matrices whole; a tied head is
+    the token embedding and counts whole.
     """
     looked_up = ["wpe.weight"] if config.tie_embeddings else ["wpe.weight", "wte.weight"]
     shapes = matrices(config)

@@ -38,7 +38,7 @@ from edgegpt.measure import (
 from edgegpt.runtime import ArtifactSummary, evaluate, load, summarize_artifact
 from edgegpt.tokenizer import Tokenizer
 
-SECONDS: Final = 2.5  # of measuring in each process; enough for rover's p99 on a quiet core
+SECONDS: Final = 2.5  # measuring time of each process; enough for rover's p99 on a quiet core
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def check_file(
     before: Machine | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Check:
-    """Measure what the budget limits and nothing else; no process is started for what can be counted.
+    """Measure only what the budget limits; figures that can be counted need no process.
 
     Args:
         path: an .onnx file made by `edgegpt export`.

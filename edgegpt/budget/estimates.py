@@ -169,7 +169,7 @@ def _jitter_of(parts: Sequence[Distribution]) -> Estimate:
 
 
 def _load(processes: Sequence[ProcessResult]) -> Estimate:
-    """Return the load time; its lower bound leaves out what the process waited for its core."""
+    """Return the load time; its lower bound excludes the time that the process waited for its core."""
     found = _median([figures.load_ms for figures in processes])
     least = _median_interval(figures.load_ms - _waited_ms(figures) for figures in processes)
     return replace(found, low=min(found.low, least.low))

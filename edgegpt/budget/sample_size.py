@@ -9,7 +9,7 @@ from edgegpt.budget.budget import Board, Budget
 from edgegpt.budget.verdict import Row, rounded_up
 from edgegpt.measure import MOST_TIMES, P99_SAMPLES, STEADY_REQUESTS, Machine, MeasureSpec, ProcessResult
 
-MOST_SECONDS: Final = 3600  # of measuring in one process
+MOST_SECONDS: Final = 3600  # longest measuring time of one process
 _COUNTED: Final = {"parameters", "artifact_mb", "kv_cache_mb", "accuracy"}  # need no measuring process
 _DECODE: Final = {"token_ms", "jitter"}
 _IDLE_SECONDS: Final = 0.5
@@ -37,7 +37,7 @@ class SecondsOption:
         return f"{self.name} {rounded_up(asked)} would be enough"
 
 
-SECONDS_OPTION: Final = SecondsOption()  # of `edgegpt check`
+SECONDS_OPTION: Final = SecondsOption()  # the option of `edgegpt check`
 
 # How many samples each p99 has in all processes together.
 _SAMPLES: Final[dict[str, Callable[[Sequence[ProcessResult]], int]]] = {

@@ -37,7 +37,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Row:
-    """One limit of a budget and what was found.
+    """One limit of a budget, the measured figure and the verdict.
 
     Attributes:
         name: such as `ttft_ms.p50`.

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from edgegpt.cli.output import stderr
 
-_EVERY_SECONDS: Final = 1.0  # that a bar moves
+_EVERY_SECONDS: Final = 1.0  # between two updates of a bar
 
 
 @contextmanager

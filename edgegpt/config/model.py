@@ -124,7 +124,7 @@ class ModelConfig:
         try:
             return cls(**json.loads(text, object_pairs_hook=_each_once))
         except (ValueError, TypeError, RecursionError, ConfigError):
-            # Not our JSON: slower, and exact about what is wrong.
+            # Not our JSON: slower, with exact error messages.
             from edgegpt.config.schema import validate
             from edgegpt.config.yaml_reader import parse_yaml
 

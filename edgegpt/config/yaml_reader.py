@@ -30,7 +30,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-# YAML 1.1 wants a dot in the mantissa and a sign in the exponent; YAML 1.2 and people do not.
+# YAML 1.1 requires a dot in the mantissa and a sign in the exponent; YAML 1.2 does not.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),

@@ -23,7 +23,7 @@ from edgegpt.runtime import File, read_file
 PROCESSES: Final = 3  # one process may be faster than another by the layout of its memory alone
 
 
-# What each figure covers, for the table and the JSON alike.
+# Definition of each figure, for the tables and the JSON.
 INSIDE: Final = {
     "first_token": "prompt ids to the first new id: reading the prompt, the check for NaN, argmax; "
     "no tokenising, no drawing, no text; the longest prompt leaves one position for the answer",
@@ -65,7 +65,7 @@ class Bench:
     noise: tuple[str, ...]
 
     def of_processes(self, name: str) -> Distribution:
-        """Join a figure of which each process has one or several samples, such as `load_ms` or `tokenise`."""
+        """Join one figure of all processes, one or several samples each, such as `load_ms` or `tokenise`."""
         values = [getattr(process, name) for process in self.processes]
         if isinstance(values[0], Distribution):
             return Distribution.joined(values)

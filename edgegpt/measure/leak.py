@@ -14,8 +14,8 @@ from edgegpt.system import memory
 
 _LONGEST_PROMPT: Final = 64
 _LONGEST_ANSWER: Final = 4
-_MOMENTS: Final = 50  # at which memory is read
-_SECONDS: Final = 30.0  # of warm-up, at most
+_MOMENTS: Final = 50  # number of times that memory is read
+_SECONDS: Final = 30.0  # longest warm-up
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from typing import Final, Protocol
 from edgegpt.measure.machine import Machine
 from edgegpt.runtime import percentile
 
-DISTURBED_PERCENT: Final = 2.0  # of a process's time, waited; above it slow samples are the machine's
+DISTURBED_PERCENT: Final = 2.0  # share of time waited; above it slow samples are the machine's
 FIGURE_PERCENT: Final = 5.0
 LOAD_PERCENT: Final = 10.0
-_SPREAD: Final = 1.15  # of the rounds' medians, which on a quiet core differ by a few percent
+_SPREAD: Final = 1.15  # ratio of the rounds' medians, which on a quiet core differ by a few percent
 _IDLE_LOAD: Final = 0.3  # load average of an idle machine
 _UNKNOWN: Final = "this system does not count how long other work had the measuring process's core"
 
@@ -91,7 +91,7 @@ def noise_sentence(noise: Iterable[str], effect: str = "its times are upper boun
 
 
 def noise_remark(noise: Iterable[str]) -> str:
-    """Return what is appended to a sentence about times, " (this machine ...)"; "" where `noise` is empty."""
+    """Return the suffix of a sentence about times, " (this machine ...)"; "" where `noise` is empty."""
     return f" (this machine {_state(noise)} while it measured)" if noise else ""
 
 

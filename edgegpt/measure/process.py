@@ -65,7 +65,7 @@ def run_child(
             stderr=stderr,
             env=_environment(),
             encoding="utf-8",
-            errors="replace",  # of what another library prints
+            errors="replace",  # another library may print anything
         ) as child:
             try:
                 assert child.stdin is not None

@@ -11,7 +11,7 @@ from edgegpt.system import Memory
 BURST: Final = 16  # decode steps that are timed in a row, as in an answer
 MIN_ROUNDS: Final = 3
 MOST_TIMES: Final = 10  # times the measuring time, at most, to collect the samples asked for
-STEADY_REQUESTS: Final = 1000  # after which an allocator has usually stopped growing
+STEADY_REQUESTS: Final = 1000  # by then an allocator has usually stopped growing
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class ProcessResult:
             would not.
         cache_bytes: size of the KV cache, part of `worked`.
         idle_cpu_percent: CPU use in percent of one core, while the loaded process is idle.
-        first_token: time to first token by prompt length; see edgegpt.measure.timing for what it covers.
+        first_token: time to first token by prompt length; see edgegpt.measure.timing for its definition.
         token: time of a decode step by tokens in the cache before the burst; `burst` samples a round.
         tokenise: text to ids of a prompt of `tokenise_tokens` tokens; None where it was left out.
         tokenise_tokens: length of that prompt.

@@ -48,7 +48,7 @@ def run_job(work: "Callable[[dict[str, Any], Progress], DataclassInstance]") -> 
 def end_with_parent(parent: int) -> None:
     """End this process as soon as the process `parent`, which started it, has ended for any reason.
 
-    On Linux the kernel does it, as a thread that watches would disturb what is measured.
+    On Linux the kernel does it, since a watching thread would disturb the measurement.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -35,11 +35,11 @@ from edgegpt.runtime import PREFILL_CHUNK
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows whose logits are wanted
 _MATRICES: Final = ("attn.qkv", "attn.proj", "mlp.fc", "mlp.proj")
-_WARM_UP_TOKENS: Final = 4  # of each of TextGenerator.warm_up's two generations
+_WARM_UP_TOKENS: Final = 4  # new tokens in each of TextGenerator.warm_up's two generations
 
 _Row = TypeVar("_Row", Product, Attention)
 _ByTokens = tuple[list[int], list[_Row]]  # numbers of tokens in order, and their rows
-_LayerBits = tuple[int, ...]  # of _MATRICES
+_LayerBits = tuple[int, ...]  # bits of each of _MATRICES
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def artifact_mb(config: ModelConfig, weight_bytes: int) -> float:
 
 
 def caveats(target: Target) -> tuple[str, ...]:
-    """Return reasons to doubt a profile's predictions here, a sentence each without a full stop."""
+    """Return warnings about a profile's predictions here, a sentence each without a full stop."""
     here = TargetMachine.of(this_machine())
     found = []
     if differences := target.machine.differences(here):

@@ -50,7 +50,7 @@ class TargetMachine(StrictModel):
         )
 
     def differences(self, other: "TargetMachine") -> tuple[str, ...]:
-        """Return what is different on another machine, a short text each; versions are ignored.
+        """Return the differences of another machine, a short text each; versions are ignored.
 
         Virtual machines of many sizes share a processor's name, so sizes count where both are known.
         """

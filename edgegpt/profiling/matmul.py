@@ -44,8 +44,8 @@ _SHARE_OF_MEMORY: Final = 10  # while a graph is built, several copies exist
 def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: float) -> Iterator[Streaming]:
     """Yield what fetching a MB of weights costs, by bits, tokens and working set; 0 in the smallest.
 
-    Larger sizes are left out where memory is small. Noise is kept from contradicting what is known: costs
-    never fall as the working set grows, nor rise with the tokens, which do more with each byte.
+    Larger sizes are left out where memory is small. Noise is corrected by known properties: costs
+    never fall as the working set grows, nor rise with the tokens, which use each byte more often.
     """
     largest = largest_working_set_mb()
     sizes = [size for size in _STREAM_MB[1] if size <= largest]

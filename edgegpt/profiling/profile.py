@@ -26,9 +26,9 @@ from edgegpt.profiling.load_and_memory import measure_processes
 from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.system import available_memory_bytes, moment
 
-SECONDS: Final = 45.0  # for times; each is measured a few times however slow it is
+SECONDS: Final = 45.0  # measuring time; even a slow call is measured a few times
 
-# Shares of them.
+# Shares of the seconds.
 _OVERHEAD: Final = 0.01
 _NODES: Final = 0.07
 _STREAMING: Final = 0.2

@@ -14,10 +14,10 @@ from edgegpt.measure import BURST, beyond_cache_bytes
 Key = TypeVar("Key")
 
 _MIN_ROUNDS: Final = 4
-_CALLS: Final = 3  # of one kind in a round, after one that loads its weights into the caches
+_CALLS: Final = 3  # timed calls in a row, after one that loads its weights into the caches
 _MIN_BURSTS: Final = 3
 _BURST_CALLS: Final = 3  # at least, where a call is slow
-_BURST_SECONDS: Final = 0.2  # after which a slow call's burst ends
+_BURST_SECONDS: Final = 0.2  # longest burst of a slow call
 _US: Final = 1e6
 
 
@@ -70,7 +70,7 @@ def fit(terms: Sequence[Sequence[float]], measured: Sequence[float]) -> tuple[fl
     """Return coefficients c >= 0 that bring the sums of c_j * terms[i][j] closest to measured[i].
 
     Non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23), solved
-    for every subset of the few terms; the best solution without a negative coefficient is the answer. Each
+    for every subset of the few terms; the best solution without a negative coefficient is returned. Each
     row is divided by its measured value, so that a small model counts as much as a large one; a value that
     is not above 0, because of noise, is left out.
     """

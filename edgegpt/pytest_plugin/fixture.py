@@ -159,7 +159,7 @@ class BudgetFixture:
         return self._session.limits[name]
 
     def measured(self, name: str) -> Row:
-        """Return what was measured for one limit, and the verdict; the first call measures for all tests."""
+        """Return the figure and the verdict for one limit; the first call measures for all tests."""
         with one_sentence():
             return self._session.row(name)
 
@@ -168,10 +168,10 @@ class BudgetFixture:
 
         Args:
             name: name of the limit, such as `ttft_ms.p50`.
-            samples: the test's own samples in the limit's unit: one exact number, or several, of which
+            samples: the test's own samples in the limit's unit: one exact number, or several:
                 `.p50` and `.p99` take that percentile with its interval, `.max` the largest, `accuracy`
                 the mean (right is 1, wrong 0) and every other limit the median, which needs six samples;
-                None takes what the plugin measures.
+                None takes the plugin's measurement.
         """
         if samples is None:
             row = self.measured(name)

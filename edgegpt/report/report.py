@@ -1,4 +1,4 @@
-"""Measure and count everything that the report says about a file."""
+"""Measure and count all figures of the report about a file."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -78,7 +78,7 @@ class Report:
         return self.bench.noise or (() if self.checked is None else self.checked.noise)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything on the page for JSON; bytes, milliseconds and FLOPs, as the keys say."""
+        """Return everything on the page for JSON; units are in the keys."""
         evidence, comparison = self.evidence, self.comparison
         return {
             "made": self.made.isoformat(timespec="seconds"),

@@ -1,7 +1,7 @@
 """Measured times next to two bounds: a roofline, and the predictions of a board profile.
 
 Roofline (Williams, Waterman and Patterson 2009): work is the multiplications and additions of matrix
-products, whatever the precision of the weights (edgegpt.accounting); traffic is the bytes that have to be
+products, at every precision of the weights (edgegpt.accounting); traffic is the bytes that have to be
 read at least once. Peak arithmetic comes from a board profile; without one the fastest prompt is a lower
 bound of it.
 """
@@ -105,7 +105,7 @@ class ProfileComparison:
     Attributes:
         name, date, threads: of the profile.
         here: True if the profile is of this machine and the measured number of threads.
-        caveats: reasons to doubt the predictions, a sentence each without a full stop.
+        caveats: warnings about the predictions, a sentence each without a full stop.
         roof: peak rates; None if the profile is not of here.
         figures: medians; none for a kind of file that profiles do not cover.
     """

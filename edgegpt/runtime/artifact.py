@@ -284,7 +284,7 @@ def _check_data(path: Path, metadata: dict[str, str]) -> Path:
     """Check the external data, if there is any.
 
     Returns:
-        the file to load: `path`, or what it links to where the data is next to that.
+        the file to load: `path`, or the target of that link if the data is next to the target.
     """
     expected = metadata.get(contract.META_DATA_SHA256)
     if expected is None:

@@ -1,4 +1,4 @@
-"""The verification result of a file: what was measured, the limits, and what failed.
+"""The verification result of a file: measured numbers, limits, and failures.
 
 `edgegpt_export` measures it and writes it into the file's metadata; the runtime, the report and the
 command line read it from there. Limits and rules for failures are defined here and nowhere else.
@@ -206,7 +206,7 @@ def three_digits(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.3g}")
 
 
-# What each check of the exporter measures; the file holds only names and numbers.
+# Description of the exporter's checks; the file holds only names and numbers.
 _WHAT: Final = {
     "weight bytes": "difference in bytes between the weights in the file and those counted from the config",
     "precision": "number of matrices whose bits are not those of the file's precision and recipe",

@@ -53,7 +53,7 @@ class TextGenerator:
     """Answers prompts with one model.
 
     Any number of threads and unfinished streams may use it at once: each has its own cache and random
-    generator, and they alternate token by token. The same seed gives the same text, whatever else runs.
+    generator, and they alternate token by token. The same seed gives the same text under any load.
 
     Attributes:
         engine: runs the model.

@@ -15,7 +15,7 @@ from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.evidence import CheckResult, read_evidence
 from edgegpt.runtime.sampling import SamplingParams
 
-_SEED: Final = 0  # of the tokens; the same file gives the same result
+_SEED: Final = 0  # seed of the tokens; the same file gives the same result
 _LONGEST: Final = 160  # tokens that are read; more than two prompt chunks show nothing new
 _NEW_TOKENS: Final = 24
 

@@ -16,7 +16,7 @@ class Scheduler:
     A request that is submitted while none runs is never refused. While one runs, `overload` decides:
 
     - `reject`: a new request is refused; none ever waits.
-    - `queue`: it waits. While queue_depth requests wait it is refused, whatever its priority.
+    - `queue`: it waits. While queue_depth requests wait it is refused, at any priority.
     - `preempt`: with at least the priority of the running one it preempts that one and is next. One that
       is submitted before the switch preempts the request that was to be next. With a lower priority it
       waits as in `queue`.

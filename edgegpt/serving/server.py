@@ -284,7 +284,7 @@ class GenerationServer:
             reply = request.unread_reply("error", self._clock())
         if reply.finish_reason == "cancelled":
             error = handle.ended_by
-        # A traceback would hold this frame, and with it what the request held.
+        # A traceback would keep this frame alive, and with it the request's memory.
         return Outcome(reply, None if error is None else error.with_traceback(None)), stream
 
     def _finish_ended(self) -> None:

@@ -2,7 +2,7 @@
 
 Speed and memory do not depend on the values of weights. A file holds no verification result, and its
 tool entry says that its weights are random. A graph repeats one kind of node of the engine target, with
-the same attributes, so often that the rest of a call is negligible; random weights keep the variance of
+the same attributes, often enough to make the rest of a call negligible; random weights keep the variance of
 the values, so that no denormal or infinite number changes the speed. Shapes: T new tokens, D width.
 """
 

@@ -7,7 +7,7 @@ from typing import Final
 
 # What each room is for, short enough for the picture; without an entry: its docstring's first line.
 DUTIES: Final = {
-    "errors": "every error a user may meet",
+    "errors": "all errors that edgegpt raises",
     "contract": "names and shapes of a model file",
     "files": "write a file whole or not at all",
     "system": "cores and memory from /proc",

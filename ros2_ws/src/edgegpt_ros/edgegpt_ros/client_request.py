@@ -78,7 +78,7 @@ class Pending:
         self._send_cancel = send_cancel
         self._on_end = on_end
         self._texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._received_bytes = 0  # of the answer's UTF-8; only the client's thread uses it
+        self._received_bytes = 0  # length of the answer's UTF-8; only the client's thread uses it
         self._next_index = 0
         self._lock = threading.Lock()  # guards what follows; no callback is called while it is held
         self._done = threading.Event()

@@ -23,7 +23,7 @@ The README of edgegpt_ros lists all parameters; `ros2 param describe /edgegpt NA
 _WORK_S: Final = 0.8
 _REPLY_S: Final = 0.4
 _LEAVE_S: Final = 0.2
-# DDS withdraws, with the node, what a busy client has not fetched yet.
+# When the node ends, DDS withdraws replies that a busy client has not fetched yet.
 _LINGER_S: Final = 0.15
 
 # DDS derives port numbers from the domain, and those of domain 233 are above 65535. Fast DDS then ends the
@@ -108,7 +108,7 @@ def serve(args: Sequence[str] | None) -> int:
         done.wait(max(0.0, until - monotonic()))
     sleep(_LINGER_S)
     end.set()
-    executor.create_task(lambda: None)  # spin_once returns after a task, not when it is merely woken
+    executor.create_task(lambda: None)  # spin_once returns after a task, not when it is only woken
     thread.join(_LEAVE_S)
     if not ended or thread.is_alive():
         node.get_logger().warning("the node ends while the model is loading or running")
