@@ -6,7 +6,7 @@ Symbols: D n_embd, L n_layer, V vocab_size, S block_size. Formulas:
                  costs 4 D a layer for every position it looks at (Kaplan et al. 2020, section 2.1;
                  Chowdhery et al. 2022, appendix B). Only matrix products are counted; norms, GELU,
                  softmax and additions are small by comparison.
-    cache        a key and a value of n_kv_head * head_dim a layer and token (Pope et al. 2022).
+    cache        a key and a value of n_kv_head * head_dim per layer and token (Pope et al. 2022).
 """
 
 from collections.abc import Sequence

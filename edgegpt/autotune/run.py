@@ -51,7 +51,7 @@ def autotune(
 
     Raises:
         ArtifactError: as `edgegpt.load`.
-        MeasureError: there is no cache folder that can be written, the context is too short, or a
+        MeasureError: the cache folder cannot be written, the context is too short, or a
             process failed.
     """
     identity = file_identity(path)

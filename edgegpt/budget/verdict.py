@@ -92,7 +92,7 @@ def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) ->
 def rows(
     limits: Mapping[str, float], figures: Mapping[str, Estimate | None], *, of_board: Container[str] = ()
 ) -> tuple[Row, ...]:
-    """Return one row a limit, in the order of the limits; a figure that is missing was not measured."""
+    """Return one row per limit, in the order of the limits; a figure that is missing was not measured."""
     made = []
     for name, limit in limits.items():
         estimate = figures.get(name)

@@ -55,7 +55,7 @@ class Distribution:
 
     @property
     def p50(self) -> float:
-        """The median."""
+        """The median, in milliseconds."""
         return self.percentile(0.50)
 
     @property
@@ -75,7 +75,7 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """The mean."""
+        """The mean, in milliseconds."""
         return math.fsum(self.samples) / self.n
 
     @property

@@ -9,9 +9,9 @@ reader concludes, and every command reports it in the same sentence:
 - A figure (`bench`, `report`, `tune`, `profile`): where lost time can move a median or a p99 out of its
   interval. A wait lasts about as long as four decode steps of a small model, so only waits of more than
   FIGURE_PERCENT of the measured time hit more than the one sample in a hundred that a p99 rests on, or
-  move a median by more than processes differ. A load is measured once a process and differs more:
+  move a median by more than processes differ. A load is measured once per process and varies more:
   LOAD_PERCENT. A median that differs by more than _SPREAD between rounds has moved already.
-- The load average alone is no reason: the other work may run on other cores, or be over. It is a reason
+- The load average alone is not a reason: the other work may run on other cores, or be over. It is a reason
   only next to a wait, or where waits are not fully known: on a system that does not count them, and with
   several threads, as only the first thread's are counted.
 """

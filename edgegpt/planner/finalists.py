@@ -186,7 +186,7 @@ def check_finalists(
 ) -> FinalistCheck:
     """Measure finalists; if all break the budget, search again with limits that allow for the difference.
 
-    On a busy machine nothing follows from the times, so there is no second search.
+    On a busy machine the times are not reliable, so no second search is made.
 
     Args:
         planned: the plan.

@@ -42,7 +42,7 @@ class KVCache:
         """Mark the next n positions as in use; the graph writes them into `arrays`.
 
         Raises:
-            CacheError: there is no room for n.
+            CacheError: fewer than n positions are free.
         """
         if not 0 <= n <= self.capacity - self.length:  # `room`, without a call
             raise CacheError(

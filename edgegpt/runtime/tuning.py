@@ -96,7 +96,7 @@ def find(file_sha256: str) -> Tuning | None:
     """Return the tuning of a file on this machine, None without one.
 
     It raises nothing: a tuning that cannot be read, or that is not for this file and machine, is logged
-    as a warning, once a process, and not used.
+    as a warning, once per process, and not used.
     """
     root = _root()
     if root is None:
@@ -204,7 +204,7 @@ def _version(package: str) -> str:
 
 @cache
 def _warn(sentence: str) -> None:
-    """Log a warning once a process, so that a node that loads repeatedly does not fill its log."""
+    """Log a warning once per process, so that a node that loads repeatedly does not fill its log."""
     import logging
 
     logging.getLogger(__name__).warning(sentence)

@@ -58,7 +58,7 @@ class Scheduler:
             `advance`.
 
         Raises:
-            OverloadedError: there is no place for it; nothing has changed.
+            OverloadedError: it is refused; nothing has changed.
         """
         if self.running is None:
             self.running = handle

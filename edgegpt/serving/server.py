@@ -92,7 +92,7 @@ class GenerationServer:
 
         Raises:
             NotActiveError: the server is inactive or closed.
-            OverloadedError: there is no place for the request now.
+            OverloadedError: the queue is full, or the policy refuses the request.
             PromptError, TokenizerError: as TextGenerator.generate. A prompt that does not fit after its
                 session's turns is accepted and fails with PromptError.
             SessionError: session_bytes is smaller than one cache.

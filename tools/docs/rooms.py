@@ -1,4 +1,4 @@
-"""The rooms of `edgegpt/`, read from its imports: which room imports which, and on which floor it is."""
+"""Read the rooms of `edgegpt/`, their imports of each other and their floors from the source."""
 
 import ast
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ DUTIES: Final = {
     "profiling": "measure a board for the cost model",
     "planner": "the strongest models within a budget",
     "report": "one HTML page about a release",
-    "cli": "one thin file a command",
+    "cli": "one thin file per command",
 }
 
 
