@@ -19,7 +19,7 @@ class Autotuned:
     Attributes:
         path: the .onnx file.
         machine: the machine before the first process started.
-        comparisons: one a setting, by threads; spinning ones last.
+        comparisons: one per setting, by threads; spinning ones last.
         choice: threads and prefill chunk.
         kept: the file in which the tuning is stored.
         noise: reasons to doubt the choice (edgegpt.measure.noise); empty on a quiet machine, and where there
