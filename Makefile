@@ -3,7 +3,7 @@
 PYTHON ?= python3
 # An index with CPU builds of torch, where pip's own has only CUDA ones (several GB).
 TORCH_INDEX ?=
-# More words for pytest or benchmarks/peers.py, as in `make test ARGS="-m 'not slow' -k tokenizer"`.
+# More arguments for pytest or benchmarks/peers.py, as in `make test ARGS="-m 'not slow' -k tokenizer"`.
 ARGS ?=
 
 STAMP := .venv/.edgegpt-is-set-up
@@ -16,7 +16,7 @@ step = @tools/step runs/setup/$(1).log "$(2)"
 .DEFAULT_GOAL := help
 .PHONY: help setup ros demo test test-budget test-ros dist-test rover-file peers docs lint clean
 
-# $(call if-ros,WHAT,COMMAND): COMMAND, or a line that says that WHAT is left out where ROS 2 cannot be built.
+# $(call if-ros,WHAT,COMMAND): COMMAND, or a message that WHAT is left out where ROS 2 cannot be built.
 if-ros = $(PYTHON) ros2_ws/make_ros.py; code=$$?; \
 	if [ $$code = 3 ]; then echo "Left out: $(1), see above."; exit 0; fi; [ $$code = 0 ] || exit $$code; $(2)
 
@@ -24,14 +24,14 @@ help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 	@echo
 	@echo "Variables: PYTHON=python3.12 (interpreter for .venv), TORCH_INDEX=URL (index with CPU builds"
-	@echo "of torch, where pip's own has only CUDA ones), ARGS=\"...\" (more for pytest or peers.py)."
+	@echo "of torch, where pip's own has only CUDA ones), ARGS=\"...\" (arguments for pytest or peers.py)."
 
-setup: $(STAMP)  ## prepare .venv; done once, then a second
+setup: $(STAMP)  ## prepare .venv; done once
 
 ros:  ## ROS 2 Jazzy from pip into .venv-ros, and the packages of ros2_ws; done once
 	@$(PYTHON) ros2_ws/make_ros.py
 
-demo: setup  ## the main job on the checkpoint in this repository: export, verify, answer, serve over ROS 2
+demo: setup  ## rover, the checkpoint of this repository: export, verify, answer, serve over ROS 2
 	@.venv/bin/python examples/demo.py
 	@$(call if-ros,examples/ros_demo.py,ros2_ws/run -- python examples/ros_demo.py runs/demo/rover.onnx)
 
@@ -53,7 +53,7 @@ rover-file: setup
 	@mkdir -p runs/test
 	.venv/bin/edgegpt export checkpoints/rover --out runs/test/rover.onnx
 
-peers:  ## edgegpt beside other engines, which go into .venv-peers; one of them compiles for eight minutes
+peers:  ## compare edgegpt with other engines, in .venv-peers; one of them compiles for eight minutes
 	@$(PYTHON) benchmarks/peer/install.py $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
 	.venv-peers/bin/python benchmarks/peers.py $(ARGS)
 

@@ -6,7 +6,7 @@ Symbols: D n_embd, L n_layer, V vocab_size, S block_size. Formulas:
                  costs 4 D a layer for every position it looks at (Kaplan et al. 2020, section 2.1;
                  Chowdhery et al. 2022, appendix B). Only matrix products are counted; norms, GELU,
                  softmax and additions are small by comparison.
-    cache        a key and a value of n_kv_head * head_dim a layer and token (Pope et al. 2022).
+    cache        a key and a value of n_kv_head * head_dim per layer and token (Pope et al. 2022).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import ConfigError
 from edgegpt.quantization import FLOAT, is_padded, matrix_bytes
 
-FLOAT_BYTES: Final = 4  # activations and norms are float32 whatever the weights are
+FLOAT_BYTES: Final = 4  # activations and norms are float32 at every precision of the weights
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Account:
     cached_tokens: int  # decode_flops is for one token after this many
     kv_bytes_per_token: int
     kv_capacity: int  # tokens
-    kv_bytes: int  # of the whole cache, allocated once
+    kv_bytes: int  # size of the whole cache, allocated once
     chunk_tokens: int
     activation_bytes: int  # peak while the last chunk of chunk_tokens fills the context
 

@@ -41,13 +41,13 @@ META_TOKENIZER: Final = "edgegpt.tokenizer"  # text of tokenizer.json
 META_PRECISION: Final = "edgegpt.precision"  # fp32 | int8 | int4 | auto
 META_RECIPE: Final = "edgegpt.recipe"  # JSON: how weights were quantised; {} for fp32
 META_KV_CACHE: Final = "edgegpt.kv_cache"  # type of the cache, fp32 | int8
-META_WEIGHTS_SHA256: Final = "edgegpt.weights_sha256"  # of the checkpoint's model.safetensors
+META_WEIGHTS_SHA256: Final = "edgegpt.weights_sha256"  # sha256 of the checkpoint's model.safetensors
 META_DATA_FILE: Final = "edgegpt.data_file"  # NAME.onnx.data; absent when weights are inside
-META_DATA_SHA256: Final = "edgegpt.data_sha256"  # of that file
+META_DATA_SHA256: Final = "edgegpt.data_sha256"  # sha256 of that file
 META_EVIDENCE: Final = "edgegpt.evidence"  # JSON: results of the verification
 META_SAMPLING: Final = "edgegpt.sampling"  # JSON: sampling defaults of this model
 META_TOOL: Final = "edgegpt.tool"  # "edgegpt 0.1.0, torch 2.13.0, ..."
-META_FILE_SHA256: Final = "edgegpt.file_sha256"  # of all bytes before this entry, which is the last
+META_FILE_SHA256: Final = "edgegpt.file_sha256"  # sha256 of all bytes before this entry, which is the last
 
 # Above this many bytes of weights they move to NAME.onnx.data, which onnxruntime maps instead of reading:
 # half the time to load and up to half of the private memory (benchmarks/load.py). Below, one file is handier.

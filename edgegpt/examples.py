@@ -56,11 +56,11 @@ def numbered_pairs(text: str, source: str) -> Iterator[tuple[int, Pair]]:
 
 
 def fault_of(pair: Pair) -> str:
-    """Return why a pair of strings is no example, or "" where it is one."""
+    """Return why a pair of strings is not an example, or "" where it is one."""
     try:
         "".join(pair).encode()
     except UnicodeEncodeError:
-        return "a lone surrogate is no character"
+        return "a lone surrogate is not a character"
     if not (pair.prompt.strip() and pair.completion):
         return "prompt and completion must not be empty"
     return ""
@@ -78,9 +78,9 @@ def fitting_pairs(
 
     Args:
         numbered: pairs, each with the number of its line.
-        source: their file, for messages.
-        config: whose context has to hold prompt and completion.
-        tokenizer: of the model.
+        source: name of their file, for messages.
+        config: the model's config; its context has to hold prompt and completion.
+        tokenizer: the model's tokenizer.
 
     Raises:
         DataError: there are none, or one does not fit into the context.

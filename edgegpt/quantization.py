@@ -41,7 +41,7 @@ def recipe(config: ModelConfig, precision: str) -> dict[str, int]:
     """Return the recipe of a named precision.
 
     int8 has 8 bits everywhere. int4 has 8 in the embeddings and the head and 4 in the blocks.
-    Biases and norms are float32 always, as is an embedding whose width is no multiple of 16.
+    Biases and norms are float32 always, as is an embedding whose width is not a multiple of 16.
     """
     return {name: _bits(name, columns, precision) for name, (_, columns) in matrices(config).items()}
 
@@ -51,8 +51,8 @@ def read_recipe(stored: Mapping[str, Any], config: ModelConfig, file: object) ->
 
     Args:
         stored: the JSON object under the metadata key of the recipe.
-        config: of the file.
-        file: its path, for the message.
+        config: the file's config.
+        file: path, for the message.
 
     Raises:
         ArtifactError: the entry does not give 4, 8 or 32 bits for each matrix of the config.
@@ -109,10 +109,10 @@ def weight_bytes(config: ModelConfig, bits: Recipe) -> int:
 
 
 def weight_bytes_per_token(config: ModelConfig, bits: Recipe) -> int:
-    """Return the bytes of weights and scales that one decode step reads, whatever CPU caches hold.
+    """Return the bytes of weights and scales that one decode step reads, from memory or CPU caches.
 
-    All of them but the embeddings, of which one row each is looked up; a tied head is the token
-    embedding, and is read whole.
+    Each embedding counts with the one row that is looked up, all other matrices whole; a tied head is
+    the token embedding and counts whole.
     """
     looked_up = ["wpe.weight"] if config.tie_embeddings else ["wpe.weight", "wte.weight"]
     shapes = matrices(config)

@@ -169,10 +169,10 @@ class Moment:
     """Counters of the system at one moment.
 
     Attributes:
-        seconds: of the clock.
+        seconds: time of the clock.
         waited: seconds that this process's first thread has waited for a core; None if not reported.
         wanted: ticks in which any core was in use or wanted; 0 if not reported.
-        stolen: those of them that the host of this virtual machine gave to other machines.
+        stolen: ticks of `wanted` that the host of this virtual machine gave to other machines.
     """
 
     seconds: float

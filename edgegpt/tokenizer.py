@@ -40,7 +40,7 @@ class Tokenizer:
     """A trained tokenizer.
 
     Attributes:
-        eos_id: of END_OF_TEXT.
+        eos_id: id of END_OF_TEXT.
         vocab_size: number of tokens.
         prompt_suffix: ids that end a prompt, often none.
     """
@@ -238,7 +238,7 @@ def _check_parts(text: str) -> None:
                 raise TokenizerError(f"its {name} {kind} removes what it splits at; expected Isolated")
             if undefined := _undefined(part):
                 raise TokenizerError(
-                    f"its {name} {kind} asks for the token {undefined[0]!r} without saying which it is"
+                    f"its {name} {kind} uses the token {undefined[0]!r} but does not define it"
                 )
     model = document.get("model")
     if isinstance(model, dict) and model.get("dropout"):

@@ -177,23 +177,23 @@ def fingerprint(paths: list[Path], *words: str) -> str:
 
 
 def read(stamp: Path) -> str:
-    """What a stamp says, empty where there is none."""
+    """Return the content of a stamp file, empty without one."""
     return stamp.read_text() if stamp.is_file() else ""
 
 
 def works() -> bool:
-    """Whether .venv-ros has an interpreter that runs and for which there are wheels."""
+    """Return whether .venv-ros has an interpreter that runs and for which there are wheels."""
     code = f"import sys; sys.exit(sys.version_info[:2] not in {WHEELS_FOR})"
     return PYTHON.exists() and succeeds([str(PYTHON), "-S", "-c", code])
 
 
 def succeeds(command: list[str]) -> bool:
-    """Whether a command ends well; what it prints is dropped."""
+    """Return whether a command ends with exit code 0; its output is dropped."""
     return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def output(command: list[str]) -> str:
-    """What a command prints."""
+    """Return the output of a command."""
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 

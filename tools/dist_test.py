@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/dist_test.py FILE.onnx
 
-FILE.onnx is an export of checkpoints/rover. It all happens in runs/dist, which is made anew.
+FILE.onnx is an export of checkpoints/rover. Everything is written to runs/dist, which is emptied first.
 """
 
 import os
@@ -35,7 +35,7 @@ print(edgegpt.load(sys.argv[1]).generate(sys.argv[2]).text)
 
 
 def main(model: Path) -> None:
-    """Build, look into the wheel, and use both distributions."""
+    """Build, check the wheel's content, and use both distributions."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     step("Building sdist and wheel", sys.executable, "-m", "build", "--outdir", str(FOLDER), str(ROOT))
     (wheel,), (sdist,) = FOLDER.glob("*.whl"), FOLDER.glob("*.tar.gz")
@@ -90,7 +90,7 @@ def step(what: str, *command: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without what leads Python to the repository."""
+    """Return this process's environment without variables that point Python to the repository."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 

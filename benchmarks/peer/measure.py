@@ -31,7 +31,7 @@ TIE = 1e-2  # logits closer than this count as equal: with random weights many a
 
 @dataclass(frozen=True)
 class Parity:
-    """How far a peer is from edgegpt fp32 on the same tokens.
+    """Distance of a peer from edgegpt fp32 on the same tokens.
 
     Attributes:
         kl: mean KL(edgegpt fp32 || peer) in nats.
@@ -57,7 +57,7 @@ class Parity:
 
 @dataclass
 class Result:
-    """What was measured of one engine.
+    """Measurements of one engine.
 
     Attributes:
         spec: the engine.

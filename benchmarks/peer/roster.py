@@ -26,7 +26,7 @@ class PeerSpec:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this is edgegpt."""
+        """Return whether this is edgegpt."""
         return self.module == "ours"
 
 

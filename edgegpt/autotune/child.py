@@ -1,6 +1,6 @@
-"""The process that compares one number of threads with one thread; started by edgegpt.autotune.run.
+"""Worker process of edgegpt.autotune.run: compare one number of threads with one thread.
 
-Both sessions are open and take turns burst by burst, so that a noisy moment affects both; the result is the
+Both sessions are open and their bursts alternate, so that a noisy moment affects both; the result is the
 ratio within a round.
 """
 
@@ -28,7 +28,7 @@ _Work = Callable[[], float]  # returns milliseconds
 
 
 def work(job: dict[str, Any], progress: Progress) -> PairedComparison:
-    """Do the job of edgegpt.autotune.run: path, threads, spinning, seconds."""
+    """Compare a number of threads with one thread; `job` holds path, threads, spinning and seconds."""
     reference = Engine.from_artifact(open_artifact(job["path"], threads=1))
     _warm_up(reference)
     before = memory()
@@ -60,7 +60,7 @@ def chunks(prompt_tokens: int) -> tuple[int, ...]:
 
 
 class _Pair:
-    """The same work by one thread and by the challenger; milliseconds of both in each round."""
+    """One call timed with one thread and with the challenger's; milliseconds of both in each round."""
 
     def __init__(self, reference: _Work, challenger: _Work) -> None:
         self._works = reference, challenger
@@ -68,8 +68,8 @@ class _Pair:
         self.ms: list[float] = []
 
     def run(self) -> None:
-        # Each always follows the other, whose weights fill the caches then, and a pause, in which threads
-        # that spin fall asleep.
+        # Each call follows one of the other session, which fills the caches with its weights, and a pause in
+        # which spinning threads fall asleep.
         for work, samples in zip(self._works, (self.reference_ms, self.ms), strict=True):
             time.sleep(_REST_SECONDS)
             samples.append(work())
@@ -126,7 +126,7 @@ class _Rounds:
 
 
 def _warm_up(engine: Engine) -> None:
-    """Make onnxruntime allocate what a prompt and a decode step need, which is memory of the session."""
+    """Run a prompt and a decode step, so that the session allocates the memory that they need."""
     cache = engine.new_cache()
     engine.prefill(cache, random_ids(engine, max(1, min(PREFILL_CHUNK, cache.capacity - 1))))
     if cache.room:

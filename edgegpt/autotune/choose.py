@@ -1,7 +1,7 @@
 """Choose how a file runs on this machine from paired comparisons with one thread.
 
 One thread is the default, since a robot's other processes need the cores. The settings are tried from the
-cheapest to the dearest (more threads, then threads that spin), and each replaces the one chosen before it
+cheapest to the most expensive (more threads, then spinning), and each replaces the one chosen before it
 only if it is faster by more than MARGIN: the upper end of its interval against the lower end of the other's.
 """
 
@@ -37,12 +37,12 @@ class Ratio:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Some number of threads against one thread that reads prompts in chunks of PREFILL_CHUNK.
+    """A number of threads compared with one thread that reads prompts in chunks of PREFILL_CHUNK.
 
     One thread is measured against itself too, which gives the noise floor.
 
     Attributes:
-        threads: of onnxruntime.
+        threads: number of onnxruntime threads.
         spinning: whether they keep their cores busy while they wait.
         cache_fill: tokens in the cache before a burst of decode steps.
         prompt_tokens: length of the prompt.
@@ -70,11 +70,11 @@ class PairedComparison:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a file is to be run.
+    """Settings with which a file is to be run, and their reasons.
 
     Attributes:
-        tuning: as it is stored.
-        reasons: why, one clause each.
+        tuning: the settings, as stored.
+        reasons: reasons for the choice, one clause each.
         second_session_bytes: memory of a session for prompts alone; 0 where there is none, None where it is
             not known.
     """
@@ -93,7 +93,7 @@ class Setting:
 
     @property
     def prompt(self) -> Ratio:
-        """Prompt to first token."""
+        """Time from prompt to first token."""
         return self.compared.prompt[self.chunk]
 
 

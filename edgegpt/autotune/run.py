@@ -14,13 +14,13 @@ _EVERY: Final = 8  # threads up to which every number is tried
 
 @dataclass(frozen=True)
 class Autotuned:
-    """What was measured of a file, and the choice.
+    """Measurements of a file, and the settings chosen from them.
 
     Attributes:
-        path: of the file.
-        machine: before the first process started.
-        comparisons: by threads, those that spin last.
-        choice: of threads and prefill chunk.
+        path: the .onnx file.
+        machine: the machine before the first process started.
+        comparisons: one per setting, by threads; spinning ones last.
+        choice: threads and prefill chunk.
         kept: the file in which the tuning is stored.
         noise: reasons to doubt the choice (edgegpt.measure.noise); empty on a quiet machine, and where there
             was nothing to choose from.
@@ -51,7 +51,7 @@ def autotune(
 
     Raises:
         ArtifactError: as `edgegpt.load`.
-        MeasureError: there is no cache folder that can be written, the context is too short, or a
+        MeasureError: the cache folder cannot be written, the context is too short, or a
             process failed.
     """
     identity = file_identity(path)

@@ -35,7 +35,7 @@ class Figure(StrictModel):
 
 
 class WholeFigure(Figure):
-    """A figure that counts things."""
+    """A figure that is a whole number."""
 
     value: Count = Field(description="The count.")
 
@@ -65,11 +65,11 @@ class Board(StrictModel):
     )
 
     def unlike(self, architecture: str, name: str | None) -> str:
-        """Return why a machine is plainly another one, as a clause; "" where nothing shows it.
+        """Return why a machine cannot be this board, as a clause; "" where nothing differs.
 
         Args:
-            architecture: of the machine, as its system names it.
-            name: of the machine in its device tree; None where it has none.
+            architecture: the machine's CPU architecture (`uname -m`).
+            name: the machine's name in its device tree; None without one.
         """
         found = _SAME.get(architecture, architecture)
         if self.architecture is not None and found != self.architecture:
@@ -109,7 +109,7 @@ _WITH_PERCENTILES: Final = (FirstTokenLatency, TokenLatency)
 
 
 class Accuracy(StrictModel):
-    """The least share of examples that a file has to answer exactly."""
+    """Minimum share of examples that a file has to answer exactly."""
 
     path: str = Field(description="A .jsonl of {prompt, completion}; relative to the budget file.")
     minimum: Share = Field(description="Share of greedy answers that equal the completion, from 0 to 1.")
@@ -230,5 +230,5 @@ def _check_board(budget: Budget, board: Board, limits: dict[str, float]) -> None
     for key in board.never_measured:
         if key not in keys:
             raise ValueError(
-                f"board.never_measured names {key!r}, which is no limit of this budget{nearest(key, keys)}"
+                f"board.never_measured names {key!r}, which is not a limit of this budget{nearest(key, keys)}"
             )

@@ -38,7 +38,7 @@ from edgegpt.measure import (
 from edgegpt.runtime import ArtifactSummary, evaluate, load, summarize_artifact
 from edgegpt.tokenizer import Tokenizer
 
-SECONDS: Final = 2.5  # of measuring in each process; enough for rover's p99 on a quiet core
+SECONDS: Final = 2.5  # measuring time of each process; enough for rover's p99 on a quiet core
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Check:
     Attributes:
         path: the file.
         budget: the limits.
-        threads: of onnxruntime.
-        machine: before the first process started.
+        threads: number of onnxruntime threads.
+        machine: the machine before the first process started.
         processes: number of processes that measured; 0 where every limit could be counted.
         rows: one for each limit of the budget, and for the board's memory.
         noise: reasons to doubt the times (edgegpt.measure.noise); empty on a quiet machine, and where every
             limit on a time is kept.
-        advice: what would make the verdicts surer, one sentence each.
+        advice: how to get surer verdicts, one sentence each.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class Check:
 
     @property
     def broken(self) -> tuple[Row, ...]:
-        """The limits that are broken."""
+        """Rows of the broken limits."""
         return tuple(row for row in self.rows if row.verdict is Verdict.BROKEN)
 
     def to_json(self) -> dict[str, Any]:
@@ -100,21 +100,21 @@ def check_file(
     before: Machine | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Check:
-    """Measure what the budget limits and nothing else; no process is started for what can be counted.
+    """Measure only what the budget limits; figures that can be counted need no process.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
         budget: the limits.
-        threads: of onnxruntime; None is the budget's.
+        threads: number of onnxruntime threads; None is the budget's.
         processes: number of fresh processes that measure, one after another, at least LEAST_PROCESSES.
-        seconds: of measuring in each. Where a limit on a p99 needs more samples for an upper bound, up to
-            ten times as long.
+        seconds: measuring time of each process; up to ten times as long where a limit on a p99 needs more
+            samples for an upper bound.
         option: the user's option for the seconds, for advice.
         before: the machine before the caller's own work, which would count as load; None reads it now.
         on_step: called with a short status message.
 
     Raises:
-        MeasureError: the file cannot fit into memory, or cannot be measured so.
+        MeasureError: the file does not fit into memory, an option is out of its range, or a process failed.
         ArtifactError: the file is not valid.
         DataError: the budget's examples are not valid, or do not fit into the context.
     """
@@ -165,9 +165,9 @@ def check_fit(budget: Budget, path: Path, config: ModelConfig, tokenizer: Tokeni
 
     Args:
         budget: the limits.
-        path: of the model's file, for messages.
-        config: of the model.
-        tokenizer: of the model.
+        path: the model's file, for messages.
+        config: the model's config.
+        tokenizer: the model's tokenizer.
 
     Raises:
         MeasureError: the prompt leaves no room for an answer.
@@ -226,7 +226,7 @@ def _noise(
     if not measured or not doubtful:
         return ()
     noise = measured_noise(measured, before, threads, least_percent=DISTURBED_PERCENT)
-    # Where nothing but the load was timed, that is when the processes waited.
+    # Where only the load was timed, the waiting is that of the load.
     if measured[0].round_ms and any(row.name == "load_ms" for row in doubtful):
         noise += load_noise(measured, least_percent=DISTURBED_PERCENT)
     return noise

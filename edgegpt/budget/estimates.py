@@ -65,7 +65,7 @@ def estimate_samples(name: str, samples: float | Iterable[float]) -> Estimate:
     """Return a figure for the limit `name` from a user's own samples, in the limit's unit.
 
     One number is exact. Of several, `accuracy` is their mean, for example of right (1) and wrong (0) answers,
-    and exact, since it is of this very set of examples. `.p50` and `.p99` are that percentile with its
+    and exact, since the set of examples is fixed. `.p50` and `.p99` are that percentile with its
     interval, `.max` is the largest, and every other limit is judged by the median.
 
     Raises:
@@ -169,7 +169,7 @@ def _jitter_of(parts: Sequence[Distribution]) -> Estimate:
 
 
 def _load(processes: Sequence[ProcessResult]) -> Estimate:
-    """Return the load time; its lower bound leaves out what the process waited for its core."""
+    """Return the load time; its lower bound excludes the time that the process waited for its core."""
     found = _median([figures.load_ms for figures in processes])
     least = _median_interval(figures.load_ms - _waited_ms(figures) for figures in processes)
     return replace(found, low=min(found.low, least.low))

@@ -1,4 +1,4 @@
-"""Count whether there is enough memory for a file before it is loaded."""
+"""Check that a file fits into memory, by counting, before it is loaded."""
 
 from pathlib import Path
 from typing import Final

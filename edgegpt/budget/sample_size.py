@@ -9,7 +9,7 @@ from edgegpt.budget.budget import Board, Budget
 from edgegpt.budget.verdict import Row, rounded_up
 from edgegpt.measure import MOST_TIMES, P99_SAMPLES, STEADY_REQUESTS, Machine, MeasureSpec, ProcessResult
 
-MOST_SECONDS: Final = 3600  # of measuring in one process
+MOST_SECONDS: Final = 3600  # longest measuring time of one process
 _COUNTED: Final = {"parameters", "artifact_mb", "kv_cache_mb", "accuracy"}  # need no measuring process
 _DECODE: Final = {"token_ms", "jitter"}
 _IDLE_SECONDS: Final = 0.5
@@ -19,25 +19,25 @@ _MARGIN: Final = 1.2  # on an advised time
 
 @dataclass(frozen=True)
 class SecondsOption:
-    """The option by which a user sets the measuring time, for advice.
+    """Option with which a user sets the measuring time, for advice.
 
     Attributes:
-        name: of the option.
-        share: of its value that each process measures for.
+        name: name of the option.
+        share: share of its value that each process measures.
     """
 
     name: str = "--seconds"
     share: float = 1.0
 
     def advice(self, enough: float) -> str:
-        """Return the value of the option that gives each process `enough` seconds, or that none does."""
+        """Return the option with a value that gives each process `enough` seconds, as a clause."""
         asked = enough / self.share
         if asked > MOST_SECONDS:
             return f"{self.name} {MOST_SECONDS}, the largest value, would not be enough"
         return f"{self.name} {rounded_up(asked)} would be enough"
 
 
-SECONDS_OPTION: Final = SecondsOption()  # of `edgegpt check`
+SECONDS_OPTION: Final = SecondsOption()  # the option of `edgegpt check`
 
 # How many samples each p99 has in all processes together.
 _SAMPLES: Final[dict[str, Callable[[Sequence[ProcessResult]], int]]] = {
@@ -68,8 +68,8 @@ def check_spec(budget: Budget, threads: int, seconds: float, processes: int) -> 
 
     Args:
         budget: the limits.
-        threads: of onnxruntime.
-        seconds: of measuring in each; up to MOST_TIMES as long where the upper bound of a p99 needs it.
+        threads: number of onnxruntime threads.
+        seconds: measuring time of each process; up to MOST_TIMES as long for the upper bound of a p99.
         processes: number of processes that measure.
     """
     limits = held_limits(budget)
@@ -94,17 +94,16 @@ def check_spec(budget: Budget, threads: int, seconds: float, processes: int) -> 
 
 
 def elsewhere(board: Board | None, here: Machine, rows: Sequence[Row]) -> Iterator[str]:
-    """Return a warning where this machine is plainly not the board, so that figures prove nothing for it."""
+    """Yield a warning where this machine is not the board, so that measurements do not hold for it."""
     measured = any(row.estimate is not None and row.name.partition(".")[0] not in _COUNTED for row in rows)
     if board is not None and measured and (why := board.unlike(here.architecture, here.board)):
         yield (
-            f"Times and memory measured here prove nothing for {board.description}: {why}; run this "
-            "check there"
+            f"Times and memory measured here do not hold for {board.description}: {why}; run this check there"
         )
 
 
 def advice(rows: Sequence[Row], processes: Sequence[ProcessResult], option: SecondsOption) -> Iterator[str]:
-    """Return what would give an upper bound to each limit that has none, and a caveat on memory growth."""
+    """Yield how to get an upper bound for each limit without one, and a caveat on memory growth."""
     for row in rows:
         if row.estimate is None or row.name not in _SAMPLES or not isinf(row.estimate.high):
             continue

@@ -13,7 +13,7 @@ _TIMED: Final = frozenset({"load_ms", "ttft_ms", "token_ms", "jitter", "idle_cpu
 
 
 class Verdict(str, Enum):
-    """The result for one limit."""
+    """Result for one limit."""
 
     KEPT = "kept"
     WITHIN_NOISE = "within noise"  # the limit is inside the interval
@@ -37,7 +37,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Row:
-    """One limit of a budget and what was found.
+    """One limit of a budget, the measured figure and the verdict.
 
     Attributes:
         name: such as `ttft_ms.p50`.
@@ -55,12 +55,12 @@ class Row:
 
     @property
     def at_least(self) -> bool:
-        """Whether the limit is the smallest value that is allowed."""
+        """True if the limit is the smallest allowed value."""
         return self.name in AT_LEAST
 
     @property
     def timed(self) -> bool:
-        """Whether other work on the machine can have moved the figure."""
+        """True if other work on the machine can change the figure."""
         return is_timed(self.name)
 
     @property
@@ -92,7 +92,7 @@ def judge(estimate: Estimate | None, limit: float, *, at_least: bool = False) ->
 def rows(
     limits: Mapping[str, float], figures: Mapping[str, Estimate | None], *, of_board: Container[str] = ()
 ) -> tuple[Row, ...]:
-    """Return one row a limit, in the order of the limits; a figure that is missing was not measured."""
+    """Return one row per limit, in the order of the limits; a figure that is missing was not measured."""
     made = []
     for name, limit in limits.items():
         estimate = figures.get(name)

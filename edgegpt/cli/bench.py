@@ -70,7 +70,7 @@ _COLUMNS = ("p50", "95 % of p50", "p90", "p99", "max", "p99/p50")
 
 
 def bench_tables(result: "Bench") -> Iterator[RenderableType]:
-    """Return machine, times, bytes, process, definitions, and whether the machine was quiet."""
+    """Yield machine, times, bytes, process, definitions, and whether the machine was quiet."""
     yield _heading(result)
     yield table(
         "Time to first token, ms",

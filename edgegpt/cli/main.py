@@ -1,6 +1,6 @@
 """The `edgegpt` command: register one function per command and turn errors into exit codes.
 
-Exit codes: 0 done, 1 a check fell short, 2 bad input, 130 interrupted by Ctrl-C.
+Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted by Ctrl-C.
 """
 
 import sys

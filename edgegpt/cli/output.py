@@ -118,7 +118,7 @@ def check_out_file(option: str, path: Path, suffixes: Sequence[str]) -> None:
     """Check that the file which `option` names can be written.
 
     Raises:
-        MeasureError: the name ends in none of `suffixes`, is a folder's, or no file can be made there.
+        MeasureError: the name has another suffix, is that of a folder, or no file can be made there.
     """
     if path.suffix.lower() not in suffixes or path.is_dir():
         raise MeasureError(f"{option} must name a file ending in {' or '.join(suffixes)}, got {str(path)!r}")

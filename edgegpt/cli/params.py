@@ -95,7 +95,7 @@ def _work(result: Account) -> Table:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions by precision, and reasons to doubt them."""
+    """Predictions by precision, and warnings about them."""
 
     target: Target
     by_precision: dict[str, Prediction]

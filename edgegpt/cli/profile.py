@@ -71,6 +71,6 @@ def _print(target: "Target") -> None:
         if row.tokens in (1, 64)
     ]
     columns = ["bits, block", "tokens", "per node, us", "per million weights, us"]
-    stdout.print(table("Products, weights in a near cache", columns, rows))
+    stdout.print(table("Matrix products, weights in a near cache", columns, rows))
     if target.noise:
         stdout.print(f"{noise_sentence(target.noise, 'profile it again when it is')}.")

@@ -93,7 +93,7 @@ def _memory(one: "PairedComparison") -> str:
 
 
 def _json(result: "Autotuned") -> dict[str, Any]:
-    """Return what was measured, for JSON; times are in milliseconds and as shares of one thread's."""
+    """Return the measurements for JSON; times are in milliseconds and as shares of one thread's."""
     from edgegpt.autotune import MARGIN
 
     first, choice = result.comparisons[0], result.choice

@@ -1,4 +1,4 @@
-"""Define the shape of a GPT as a value.
+"""Define the shape of a GPT as a frozen, checked config.
 
 A `ModelConfig` is frozen and checked where it is made; nothing downstream checks it again. It is a plain
 dataclass, because pydantic would cost a robot's process 16 MB and a third of its start. PyYAML is left out
@@ -20,7 +20,7 @@ _LAYERS: Final = {"ge": 1, "le": 1024, "strict": True}
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Hyper-parameters of one model. Unknown keys and wrong types are refused."""
+    """Hyper-parameters of one model; a wrong type or a value outside its range is a ConfigError."""
 
     # Read by pydantic, which validates YAML and writes the JSON Schema.
     __pydantic_config__: ClassVar[dict[str, str]] = {"title": "edgegpt model", "extra": "forbid"}
@@ -124,7 +124,7 @@ class ModelConfig:
         try:
             return cls(**json.loads(text, object_pairs_hook=_each_once))
         except (ValueError, TypeError, RecursionError, ConfigError):
-            # Not our JSON: slower, and exact about what is wrong.
+            # Not our JSON: slower, with exact error messages.
             from edgegpt.config.schema import validate
             from edgegpt.config.yaml_reader import parse_yaml
 
@@ -144,5 +144,5 @@ class ModelConfig:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return data

@@ -1,4 +1,4 @@
-"""Validate YAML with pydantic, and say what is wrong in sentences with key and value.
+"""Validate YAML with pydantic, and report errors in sentences with key and value.
 
 Kept apart from `edgegpt.config.yaml_reader`, because the robot's process loads no pydantic.
 """
@@ -125,7 +125,7 @@ def _whole(value: Any) -> Any:
 
 # Types of values in YAML files; a number's unit is in the key's name. Each number has all of its bounds in
 # one Field: from a second one behind the validator pydantic makes no `minimum` of a JSON Schema.
-_MOST: Final = 1e12  # of a measured figure; sums of products of larger ones would reach infinity
+_MOST: Final = 1e12  # largest measured figure; sums of products of larger ones would reach infinity
 _number: Final = BeforeValidator(_without_unit)
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False), _number]

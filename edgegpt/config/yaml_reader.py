@@ -11,7 +11,7 @@ from edgegpt.errors import ConfigError, first_line
 from edgegpt.files import is_stream
 
 _LONGEST: Final = 4_000_000  # bytes; a larger file was given by mistake
-_MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, which is no key
+_MERGE: Final = "tag:yaml.org,2002:merge"  # `<<: *other`, not a key
 
 
 class _Loader(yaml.SafeLoader):
@@ -24,13 +24,13 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                problem = f"the key {key!r} stands there twice"
+                problem = f"the key {key!r} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
-# YAML 1.1 wants a dot in the mantissa and a sign in the exponent; YAML 1.2 and people do not.
+# YAML 1.1 requires a dot in the mantissa and a sign in the exponent; YAML 1.2 does not.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),

@@ -23,7 +23,7 @@ from edgegpt.runtime import File, read_file
 PROCESSES: Final = 3  # one process may be faster than another by the layout of its memory alone
 
 
-# What each figure covers, for the table and the JSON alike.
+# Definition of each figure, for the tables and the JSON.
 INSIDE: Final = {
     "first_token": "prompt ids to the first new id: reading the prompt, the check for NaN, argmax; "
     "no tokenising, no drawing, no text; the longest prompt leaves one position for the answer",
@@ -41,17 +41,17 @@ INSIDE: Final = {
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured of one file, all processes together.
+    """Measurements of one file, all processes together.
 
     Attributes:
-        file: what was measured.
-        machine: before the first process started.
-        spec: of each process.
+        file: facts of the file.
+        machine: the machine before the first process started.
+        spec: what each process measured.
         processes: each process's own figures, in order.
         first_token: times to first token in milliseconds, by prompt length.
         token: times of a decode step in milliseconds, by tokens in the cache before the burst.
-        bandwidth: of a buffer larger than the last cache, and of one as large as the file; empty where the
-            spec leaves it out.
+        bandwidth: memory bandwidth for a buffer larger than the last cache, and for one as large as the
+            file; empty where the spec leaves it out.
         noise: reasons to doubt the times (edgegpt.measure.noise); empty where they can be trusted.
     """
 
@@ -65,7 +65,7 @@ class Bench:
     noise: tuple[str, ...]
 
     def of_processes(self, name: str) -> Distribution:
-        """Join a figure of which each process has one or several samples, such as `load_ms` or `tokenise`."""
+        """Join one figure of all processes, one or several samples each, such as `load_ms` or `tokenise`."""
         values = [getattr(process, name) for process in self.processes]
         if isinstance(values[0], Distribution):
             return Distribution.joined(values)
@@ -73,7 +73,7 @@ class Bench:
 
     @property
     def largest(self) -> ProcessResult:
-        """The process with the largest peak of memory."""
+        """The process with the largest peak memory."""
         return max(self.processes, key=lambda p: p.peak_rss_bytes or 0)
 
     def bytes_per_token(self, fill: int) -> int:
@@ -82,11 +82,11 @@ class Bench:
         return self.file.weight_bytes_per_token + self.largest.cache_bytes * fill // capacity
 
     def bytes_per_second(self, fill: int) -> float:
-        """Return the bytes a second that it reads at its median time."""
+        """Return the bytes per second that a decode step reads at its median time."""
         return self.bytes_per_token(fill) / (self.token[fill].p50 / 1000)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the single samples; milliseconds, bytes and bytes a second, as the keys say."""
+        """Return everything but the single samples for JSON; units are in the keys."""
         memory_bandwidth, model_bandwidth = self.bandwidth
         largest = self.largest
         memory = {"imported": largest.imported, "loaded": largest.loaded, "worked": largest.worked}
@@ -147,7 +147,7 @@ def run_bench(
         on_progress: called with the share that is done, from 0 to 1.
 
     Raises:
-        EdgeGPTError: as `measure_process`.
+        MeasureError, ArtifactError, EngineError, NonFiniteLogitsError: as `measure_process`.
     """
     before, figures = before or this_machine(), []
     for i in range(PROCESSES):

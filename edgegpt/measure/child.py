@@ -1,4 +1,4 @@
-"""The process that measures one file; started by edgegpt.measure.process.
+"""Worker process of edgegpt.measure.process: measure one file.
 
 It does what a robot's process does, in the same order, so that load time and memory are the model's.
 """
@@ -39,17 +39,17 @@ from edgegpt.measure import (  # noqa: E402
 from edgegpt.runtime import SamplingParams, new_rng, sample  # noqa: E402
 from edgegpt.system import memory, peak_rss_bytes, waited_seconds  # noqa: E402
 
-_PARTS = 50  # samples of what is measured outside the engine
+_PARTS = 50  # samples of each time outside the engine
 _DRAW = SamplingParams(temperature=1.0, top_p=0.95, seed=0)
 
 
 def work(job: dict[str, Any], progress: Progress) -> ProcessResult:
-    """Do the job of edgegpt.measure.process.measure_process."""
+    """Measure for edgegpt.measure.process.measure_process; `job` holds path and spec."""
     return measure(job["path"], MeasureSpec.from_json(job["spec"]), progress)
 
 
 def measure(path: str, spec: MeasureSpec, progress: Progress) -> ProcessResult:
-    """Measure what the spec asks for; memory is read before anything that a robot's process never does."""
+    """Measure what the spec asks for; memory is read before any work that a robot's process does not do."""
     after_import = memory()
     start = time.perf_counter()
     model = edgegpt.load(path, threads=spec.threads, capacity=spec.capacity)

@@ -1,4 +1,4 @@
-"""Samples of one time, their percentiles, and confidence intervals of those."""
+"""Samples of a duration, their percentiles, and confidence intervals of the percentiles."""
 
 import math
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ class Distribution:
 
     @property
     def p50(self) -> float:
-        """The median."""
+        """The median, in milliseconds."""
         return self.percentile(0.50)
 
     @property
@@ -75,7 +75,7 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """The mean."""
+        """The mean, in milliseconds."""
         return math.fsum(self.samples) / self.n
 
     @property
@@ -132,9 +132,9 @@ def _ranks(n: int, q: float) -> tuple[int, int]:
     l is 0 or u is n + 1 where no sample is far enough out.
     """
     if not 0 < q < 1:
-        raise MeasureError(f"a percentile with an interval must lie between 0 and 1, got {q!r}")
+        raise MeasureError(f"a percentile with an interval must be between 0 and 1, got {q!r}")
     tail = (1 - CONFIDENCE) / 2
-    below = np.cumsum(_binomial(n, q))  # (n + 1,): P(at most k samples lie below)
+    below = np.cumsum(_binomial(n, q))  # (n + 1,): P(at most k samples are below)
     lower = int(np.searchsorted(below, tail, side="right"))  # the largest l with P(at most l - 1) <= tail
     upper = int(np.searchsorted(below, 1 - tail, side="left")) + 1  # the smallest u with P(>= u) <= tail
     return lower, min(upper, n + 1)

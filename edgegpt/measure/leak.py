@@ -14,8 +14,8 @@ from edgegpt.system import memory
 
 _LONGEST_PROMPT: Final = 64
 _LONGEST_ANSWER: Final = 4
-_MOMENTS: Final = 50  # at which memory is read
-_SECONDS: Final = 30.0  # of warm-up, at most
+_MOMENTS: Final = 50  # number of times that memory is read
+_SECONDS: Final = 30.0  # longest warm-up
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Growth:
 
     Attributes:
         kb_per_1000: growth of private memory in 1000 requests, in 10^3 bytes.
-        requests: number of requests it was measured over, after about as many to warm up.
+        requests: number of requests it was measured over, after a warm-up of about the same number.
     """
 
     kb_per_1000: float
@@ -32,18 +32,18 @@ class Growth:
 
 
 def growth(engine: Engine, requests: int, seed: int) -> Growth | None:
-    """Measure memory growth over `requests` requests after as many to warm up.
+    """Measure memory growth over `requests` requests, after a warm-up of the same number.
 
-    The warm-up of a slow model ends after half a minute, and as many requests are measured. Memory is
+    The warm-up of a slow model ends after half a minute, and the same number is then measured. Memory is
     allocated by calls and by prompt lengths, hardly by one more decode step. So answers are short, and so are
-    most prompts, which lets allocators and pools meet every length soon. Only private pages count; mapped
+    most prompts, so that allocators see every length early. Only private pages count; mapped
     ones come and go with the system. The slope is a robust one over every two moments (after Theil 1950 and
     Sen 1968): a single jump of an allocator does not change it, continued growth does.
 
     Args:
-        engine: what answers; each request has a cache of its own.
+        engine: answers the requests; each has a cache of its own.
         requests: at least 1; at least some 50 are measured.
-        seed: of prompts and lengths.
+        seed: seed of prompts and lengths.
 
     Returns:
         None where the system does not report the memory of a process.
@@ -52,7 +52,7 @@ def growth(engine: Engine, requests: int, seed: int) -> Growth | None:
     longest = max(1, min(_LONGEST_PROMPT, engine.capacity - _LONGEST_ANSWER))
 
     def ask() -> None:
-        n = round(longest ** rng.random())  # as many of 1 to 8 as of 8 to 64
+        n = round(longest ** rng.random())  # equally often 1 to 8 and 8 to 64
         start = rng.randrange(len(ids) - n + 1)
         answer = SamplingParams(max_new_tokens=rng.randint(1, _LONGEST_ANSWER), temperature=0.0)
         for _ in engine.generate(ids[start : start + n], answer):

@@ -1,4 +1,4 @@
-"""Which machine this is, how many of its cores this process may use, and how busy it is."""
+"""Facts of this machine: processor, cores that this process may use, versions, load."""
 
 import os
 import platform
@@ -24,21 +24,21 @@ _UNITS: Final = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts that a published figure names. What the system does not report is None.
+    """Facts of a machine, to publish with a figure; None for one that the system does not report.
 
     Attributes:
         cpu: the processor's name; arm64 has its maker's and part's numbers instead.
         board: the board's name, where the system has one (device tree).
-        architecture: as `x86_64` or `aarch64`.
+        architecture: such as `x86_64` or `aarch64`.
         system: name and release of the operating system.
-        cores: of the machine.
-        affinity: cores that this process may run on.
-        quota: cores' worth of time that its control group grants, None where it is not limited.
+        cores: number of cores of the machine.
+        affinity: number of cores that this process may run on.
+        quota: CPU time that its control group grants, in cores; None if it is not limited.
         load: the one-minute load average.
-        governor: of frequency scaling, as `performance` or `powersave`.
-        last_level_cache_bytes: of the first core.
-        memory_bytes: of the machine.
-        versions: of python and the packages that a time depends on.
+        governor: frequency-scaling governor, such as `performance` or `powersave`.
+        last_level_cache_bytes: size of the first core's last-level cache.
+        memory_bytes: size of the machine's memory.
+        versions: versions of Python and of the packages that a time depends on.
     """
 
     cpu: str
@@ -56,7 +56,7 @@ class Machine:
 
     @property
     def available_cores(self) -> int:
-        """Threads that can run at the same time; a quota of 1.5 cores lets two run, in turns."""
+        """Number of threads that can run at the same time; a quota of 1.5 cores counts as two."""
         return available_cores(self.affinity, self.quota)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Whether other work disturbed a measurement, and when that is worth saying.
+"""Find out whether other work disturbed a measurement, and report it where it matters.
 
 Other work only ever lengthens a time. So a reason for doubt is recorded only where it can change what a
-reader concludes, and every command that finds one recorded says it in the same sentence:
+reader concludes, and every command reports it in the same sentence:
 
 - A limit (`check`, the pytest plugin, `plan`): where a limit on a time is broken or within noise. A limit
   that was kept on a busy machine is kept on a quiet one. There each wait above DISTURBED_PERCENT counts,
@@ -9,9 +9,9 @@ reader concludes, and every command that finds one recorded says it in the same 
 - A figure (`bench`, `report`, `tune`, `profile`): where lost time can move a median or a p99 out of its
   interval. A wait lasts about as long as four decode steps of a small model, so only waits of more than
   FIGURE_PERCENT of the measured time hit more than the one sample in a hundred that a p99 rests on, or
-  move a median by more than processes differ. A load is measured once a process and differs more:
+  move a median by more than processes differ. A load is measured once per process and varies more:
   LOAD_PERCENT. A median that differs by more than _SPREAD between rounds has moved already.
-- The load average alone proves nothing: the other work may run on other cores, or be over. It is a reason
+- The load average alone is not a reason: the other work may run on other cores, or be over. It is a reason
   only next to a wait, or where waits are not fully known: on a system that does not count them, and with
   several threads, as only the first thread's are counted.
 """
@@ -22,10 +22,10 @@ from typing import Final, Protocol
 from edgegpt.measure.machine import Machine
 from edgegpt.runtime import percentile
 
-DISTURBED_PERCENT: Final = 2.0  # of a process's time, waited; from then on its slow samples are the machine's
+DISTURBED_PERCENT: Final = 2.0  # share of time waited; above it slow samples are the machine's
 FIGURE_PERCENT: Final = 5.0
 LOAD_PERCENT: Final = 10.0
-_SPREAD: Final = 1.15  # of the rounds' medians, which on a quiet core differ by a few percent
+_SPREAD: Final = 1.15  # ratio of the rounds' medians, which on a quiet core differ by a few percent
 _IDLE_LOAD: Final = 0.3  # load average of an idle machine
 _UNKNOWN: Final = "this system does not count how long other work had the measuring process's core"
 
@@ -39,7 +39,7 @@ class Measured(Protocol):
 
     @property
     def round_ms(self) -> tuple[float, ...]:
-        """The median time of the same work in each round."""
+        """Median time of the same work in each round, in milliseconds."""
 
 
 class Loaded(Protocol):
@@ -51,7 +51,7 @@ class Loaded(Protocol):
 
     @property
     def load_waited_ms(self) -> float | None:
-        """The part of it in which other work had the core; None where it is not known."""
+        """Part of the load time in which other work had the core, in milliseconds; None if not known."""
 
 
 def measured_noise(
@@ -60,10 +60,10 @@ def measured_noise(
     """Return the reasons to doubt the times, one clause each; empty where they can be trusted.
 
     Args:
-        processes: what was measured.
+        processes: the measured processes.
         before: the machine before the first of them started, so that its load is not theirs.
-        threads: that each of them used.
-        least_percent: share of its time above which what a process waited counts.
+        threads: number of threads that each of them used.
+        least_percent: percentage of a process's time above which its waiting counts.
     """
     waited = _waited(processes, least_percent)
     load = _load(before, threads) if waited or threads > 1 else None
@@ -84,14 +84,14 @@ def noise_sentence(noise: Iterable[str], effect: str = "its times are upper boun
 
     Args:
         noise: the reasons, as `measured_noise` and `load_noise` give them.
-        effect: what follows for the reader.
+        effect: consequence for the reader.
     """
     reasons = "; ".join(noise)
     return f"This machine {_state(noise)}, so {effect}: {reasons}" if reasons else ""
 
 
 def noise_remark(noise: Iterable[str]) -> str:
-    """Return what is appended to a sentence about times, " (this machine ...)"; "" where `noise` is empty."""
+    """Return the suffix of a sentence about times, " (this machine ...)"; "" where `noise` is empty."""
     return f" (this machine {_state(noise)} while it measured)" if noise else ""
 
 

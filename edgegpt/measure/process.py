@@ -1,4 +1,4 @@
-"""Start a process that measures one file, and read what it found."""
+"""Start a process that measures one file, and read its results."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 def measure_process(
     path: str | Path, spec: MeasureSpec | None = None, *, on_progress: Progress | None = None
 ) -> ProcessResult:
-    """Measure a file in a fresh process that does what the robot's does, so that memory is the model's.
+    """Measure a file in a fresh process that loads what the robot's process loads and no more.
 
     Args:
         path: an .onnx file made by `edgegpt export`.
@@ -45,10 +45,10 @@ def run_child(
     """Run a module that ends in `edgegpt.measure.worker.run_job` as a fresh process; return its result.
 
     Args:
-        module: its name.
-        job: for its standard input; `path` is the file it measures.
+        module: name of the module.
+        job: sent to its standard input; `path` is the file it measures.
         result: the dataclass that it sends back.
-        on_progress: as of measure_process.
+        on_progress: as in `measure_process`.
 
     Raises:
         MeasureError: the process failed or was killed. An error of edgegpt's own is raised as it is.
@@ -65,7 +65,7 @@ def run_child(
             stderr=stderr,
             env=_environment(),
             encoding="utf-8",
-            errors="replace",  # of what another library prints
+            errors="replace",  # another library may print anything
         ) as child:
             try:
                 assert child.stdin is not None
@@ -92,7 +92,7 @@ def check_threads(threads: int) -> None:
     if threads > cores:
         raise MeasureError(
             f"threads must be at most {cores}, the cores that this process may use, got {threads}; threads "
-            "that wait for each other's core measure nothing, give fewer (--threads on the command line)"
+            "that share a core distort the times, give fewer (--threads on the command line)"
         )
 
 

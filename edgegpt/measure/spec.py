@@ -1,4 +1,4 @@
-"""What one measuring process has to do, and what it found; both go through JSON."""
+"""Specification and result of one measuring process, exchanged as JSON."""
 
 import math
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from edgegpt.system import Memory
 
 BURST: Final = 16  # decode steps that are timed in a row, as in an answer
 MIN_ROUNDS: Final = 3
-MOST_TIMES: Final = 10  # times the measuring time, at most, until there are as many samples as asked for
-STEADY_REQUESTS: Final = 1000  # after which an allocator has usually stopped growing
+MOST_TIMES: Final = 10  # times the measuring time, at most, to collect the samples asked for
+STEADY_REQUESTS: Final = 1000  # by then an allocator has usually stopped growing
 
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """What one measuring process has to do; parts can be left out.
+    """Specification of what one process measures; parts can be left out.
 
     Whether lengths fit the model's context is checked when the model is loaded.
 
     Attributes:
-        threads: of onnxruntime, and of the bandwidth measurement.
+        threads: number of threads of onnxruntime and of the bandwidth measurement.
         capacity: context in tokens; None is the model's block_size.
         prompts: prompt lengths at which to measure the time to first token; None is 8, 32, 128 as far as
             they fit and the longest that leaves room for an answer, empty is none.
@@ -29,16 +29,16 @@ class MeasureSpec:
             that leaves room for the burst, empty is none.
         repeats: samples of each prompt's first token in a round.
         burst: decode steps in one burst; a shorter context shortens it where `fills` is None.
-        seconds: how long to measure times, in rounds that take every prompt and fill in turn after one
-            round to warm up; at least MIN_ROUNDS rounds are done.
+        seconds: measuring time, in rounds over every prompt and fill, after one round to
+            warm up; at least MIN_ROUNDS rounds are done.
         first_samples: least samples of each prompt, for which rounds go on up to MOST_TIMES the time.
         token_samples: least samples of each fill, in the same way.
         longest: whether the longest prompt is read once, so that the peak of memory is that of any request;
             with `fills` it always is.
         apart: whether to measure tokenising and drawing, each by itself.
-        idle_seconds: how long to watch the loaded process do nothing; 0 leaves it out.
+        idle_seconds: seconds over which the CPU use of the idle process is measured; 0 leaves it out.
         requests: short requests of varied lengths, over which memory growth is measured; 0 leaves it out.
-        seed: of those requests.
+        seed: seed of those requests.
         bandwidth: whether to measure how fast this machine reads memory.
 
     Raises:
@@ -71,7 +71,7 @@ class MeasureSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "MeasureSpec":
-        """Return the spec of which `dataclasses.asdict` and JSON made `data`, without pydantic."""
+        """Return the spec from `dataclasses.asdict` after a round trip through JSON, without pydantic."""
         tuples = {key: tuple(data[key]) for key in ("prompts", "fills") if data[key] is not None}
         return cls(**{**data, **tuples})
 
@@ -82,7 +82,7 @@ class Bandwidth:
 
     Attributes:
         buffer_bytes: size of the buffer that was read over and over.
-        bytes_per_second: of all threads together.
+        bytes_per_second: rate of all threads together.
     """
 
     buffer_bytes: int
@@ -91,7 +91,7 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """What one fresh process measured of one file. What the system does not report is None.
+    """Measurements of one file in one fresh process; None for one that the system does not report.
 
     Attributes:
         import_ms: importing edgegpt, numpy, onnxruntime and the rest.
@@ -105,9 +105,9 @@ class ProcessResult:
         worked: memory after all timed requests, the longest prompt among them.
         peak_rss_bytes: peak resident memory until then; the process holds nothing yet that a robot's
             would not.
-        cache_bytes: of the KV cache, part of `worked`.
-        idle_cpu_percent: of one core, while the loaded process does nothing.
-        first_token: time to first token by prompt length; see edgegpt.measure.timing for what it covers.
+        cache_bytes: size of the KV cache, part of `worked`.
+        idle_cpu_percent: CPU use in percent of one core, while the loaded process is idle.
+        first_token: time to first token by prompt length; see edgegpt.measure.timing for its definition.
         token: time of a decode step by tokens in the cache before the burst; `burst` samples a round.
         tokenise: text to ids of a prompt of `tokenise_tokens` tokens; None where it was left out.
         tokenise_tokens: length of that prompt.
@@ -120,7 +120,7 @@ class ProcessResult:
             another virtual machine on the same host, had its core; of the load where no round was done.
         rss_slope_kb_per_1000: growth of private memory in 1000 requests, see edgegpt.measure.leak.
         watched_requests: number of requests it was measured over; fewer than asked for on a slow model.
-        bandwidth: of a buffer larger than the last cache, and of one as large as the file.
+        bandwidth: memory bandwidth for a buffer larger than the last cache, and for one as large as the file.
     """
 
     import_ms: float

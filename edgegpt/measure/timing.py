@@ -1,4 +1,4 @@
-"""Times of an engine in this process, and rounds that measure every prompt length and cache fill in turn.
+"""Time an engine in this process, in rounds over every prompt length and cache fill.
 
 A time is what a greedy request takes in the engine: the graph, the check for NaN, argmax and the bookkeeping
 of `Engine.generate`, without tokenising, drawing from a distribution and turning ids into text.
@@ -58,13 +58,14 @@ def _greedy(max_new_tokens: int) -> SamplingParams:
 
 
 class Rounds:
-    """Times of one engine, measured in turn so that a noisy moment affects all lengths equally.
+    """Times of one engine, measured in rounds so that a noisy moment affects all lengths equally.
 
     Attributes:
-        cache: the one that all requests used.
+        cache: KV cache that all requests used.
         first: times to first token in milliseconds, by prompt length.
         token: times of decode steps in milliseconds, by cache fill.
-        medians: of each round, at the smallest fill; at the shortest prompt where there is no fill.
+        medians: median of each round in milliseconds, at the smallest fill, or without fills at the
+            shortest prompt.
         seconds: duration of the rounds.
         waited_percent: see ProcessResult.
     """

@@ -1,4 +1,4 @@
-"""The measuring process's side of the protocol; the other side is edgegpt.measure.process.
+"""Worker's side of the measuring protocol; the parent's side is edgegpt.measure.process.
 
 A job comes on standard input as JSON. On standard output come lines of JSON: any number of {"progress"} and
 at last one {"figures"} or {"error"}.
@@ -48,7 +48,7 @@ def run_job(work: "Callable[[dict[str, Any], Progress], DataclassInstance]") -> 
 def end_with_parent(parent: int) -> None:
     """End this process as soon as the process `parent`, which started it, has ended for any reason.
 
-    On Linux the kernel does it, as a thread that watches would disturb what is measured.
+    On Linux the kernel does it, since a watching thread would disturb the measurement.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -65,7 +65,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def _progress() -> Progress:
-    """Return what sends the first share, the last one and a few between."""
+    """Return a callback that sends the first share, the last one and a few between."""
     sent = float("-inf")
 
     def send(share: float) -> None:

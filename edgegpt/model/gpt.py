@@ -1,4 +1,4 @@
-"""GPT in PyTorch, to be read top to bottom.
+"""GPT in PyTorch.
 
 Pre-LN decoder-only transformer after Radford et al., "Language Models are Unsupervised Multitask
 Learners" (2019). Shapes: B batch, T new tokens, P cached tokens, D n_embd, V vocab_size.
@@ -81,7 +81,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """The whole model. `gradient_checkpointing` saves memory in training at the cost of time."""
+    """Embeddings, blocks, final norm and head. `gradient_checkpointing` trades time for memory."""
 
     def __init__(self, config: ModelConfig, *, gradient_checkpointing: bool = False) -> None:
         super().__init__()
@@ -127,10 +127,10 @@ class GPT(nn.Module):
         Args:
             input_ids: int64 (B, T), the new tokens.
             position_ids: int64 (B, T), their absolute positions.
-            past: one (keys, values) pair a layer, each (B, n_kv_head, P, head_dim).
+            past: one (keys, values) pair per layer, each (B, n_kv_head, P, head_dim).
 
         Returns:
-            logits (B, T, V) and one pair a layer, each (B, n_kv_head, P + T, head_dim).
+            logits (B, T, V) and one pair per layer, each (B, n_kv_head, P + T, head_dim).
         """
         # A row of the mask is one new token; it sees every cached position up to its own.
         seen = torch.arange(past[0][0].shape[2] + input_ids.shape[1], device=input_ids.device)

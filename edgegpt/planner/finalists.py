@@ -85,8 +85,8 @@ def measure_finalists(
 
     Args:
         best: the models.
-        limits: of which the prompt length is used.
-        threads: of onnxruntime.
+        limits: the plan's limits; their prompt length is used.
+        threads: number of onnxruntime threads.
         write_file: writes a model with random weights.
         on_step: called with a short status message.
         before: the machine before the search, which would count as load; default now.
@@ -186,7 +186,7 @@ def check_finalists(
 ) -> FinalistCheck:
     """Measure finalists; if all break the budget, search again with limits that allow for the difference.
 
-    On a busy machine nothing follows from the times, so there is no second search.
+    On a busy machine the times are not reliable, so no second search is made.
 
     Args:
         planned: the plan.

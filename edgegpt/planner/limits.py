@@ -28,8 +28,8 @@ class PlanLimits:
     """Limits that a plan applies.
 
     Attributes:
-        values: by the names of `Budget.limits`, counted ones first.
-        prompt_tokens: of ttft_ms.
+        values: limits by the names of `Budget.limits`, counted ones first.
+        prompt_tokens: length of the prompt of ttft_ms.
         left_out: limits of the budget that a plan cannot apply.
         memory_of: `board` or `profile` if peak_rss_mb is its memory instead of a limit of the budget.
         lower_bounds: limits for which the figure of a model is a lower bound.
@@ -58,7 +58,7 @@ def limits_of(budget: Budget, target: Target | None) -> PlanLimits:
     """Return the limits of a budget that a plan applies, with the memory of board and profile.
 
     Raises:
-        ConfigError: the budget has none.
+        ConfigError: the budget has no limit that a plan applies.
     """
     given = budget.limits()
     names = _ALWAYS if target is None else (*_ALWAYS, "load_ms", *_FIRST, *_TOKEN)

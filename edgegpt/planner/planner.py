@@ -32,8 +32,8 @@ class PlanResult:
     """Result of a search; `found.best` has at least one model.
 
     Attributes:
-        budget: of the models.
-        limits: of the budget, those that were applied.
+        budget: the budget that the models keep.
+        limits: limits of the budget that were applied.
         found: the strongest models and the Pareto front.
     """
 
@@ -63,8 +63,8 @@ def plan_models(
         target: profile of the board; without one only sizes are limited.
         keep: number of the strongest models to return.
         workers: processes.
-        ray: address of a Ray cluster to use instead of processes; see `ray_cluster`.
-        slower: measured / predicted by the name of a limit, which is divided by that.
+        ray: address of a Ray cluster to use instead of processes; see `ray_backend.ray_cluster`.
+        slower: measured / predicted by the name of a limit; the limit is divided by it.
         on_share: called with the share that is done.
 
     Raises:

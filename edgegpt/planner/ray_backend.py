@@ -19,7 +19,7 @@ LOCAL: Final = "local"  # a cluster of this machine alone, which ends with the s
 # Environment variables that Ray reads when it is imported.
 _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # today's default, about which Ray would warn
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default, set because Ray warns without it
     # Otherwise Ray tries for minutes where no cluster answers.
     "RAY_py_gcs_connect_timeout_s": "5",
     "RAY_gcs_rpc_server_connect_timeout_s": "2",
@@ -34,10 +34,10 @@ def ray_cluster(job: Job, address: str) -> Iterator[Spread]:
     """Run each range as a task of the cluster at `address`, which gets the job once for all tasks.
 
     Args:
-        job: to search.
+        job: the search.
         address: `host:port` of the head of a cluster that this machine is part of, `ray://host:port` of
             another cluster's client server, `auto` for the cluster that runs on this machine, or `local`
-            to start one for the time of the search. A cluster with a token wants RAY_AUTH_MODE=token and
+            to start one for the time of the search. A cluster with a token needs RAY_AUTH_MODE=token and
             RAY_AUTH_TOKEN.
 
     Raises:
@@ -52,7 +52,7 @@ def ray_cluster(job: Job, address: str) -> Iterator[Spread]:
     try:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
-        except Exception as e:  # of many classes
+        except Exception as e:  # ray raises many classes
             raise ConfigError(
                 f"no Ray cluster answers at {address!r} ({first_line(e)}); give --ray host:port, "
                 "ray://host:port, auto or local"

@@ -5,7 +5,7 @@
 `shape` is 1 at the best ratio of width to depth and larger on both sides of it; too deep is assumed to be as
 bad as too wide. N counts the parameters of the blocks, without embeddings (Kaplan et al., "Scaling
 Laws for Neural Language Models", 2020, equation 1.1: enough data, trained to convergence; 768 to 1.5e9
-parameters). The law was fitted to English web text; another text moves all losses, but hardly their order.
+parameters). The law was fitted to English web text; another text changes all losses, but hardly their order.
 """
 
 import math
@@ -38,7 +38,7 @@ PRECISION_NATS: Final = {"fp32": 0.0, "int8": 0.0001, "int4": 0.0028}
 
 # Tao et al., "Scaling Laws with Vocabulary" (2024): vocabulary parameters grow as the power 0.83 of the
 # others (0.833 and 0.835 in approach2_derivative.py of github.com/sail-sg/scaling-with-vocab), and models of
-# 3e9 parameters want 43,000 tokens (abstract) of width 3200 (utils.py there). The cost of another size is
+# 3e9 parameters need 43,000 tokens (abstract) of width 3200 (utils.py there). The cost of another size is
 # unknown for models this small, so sizes within a factor of two are accepted and no others.
 _VOCABULARY_POWER: Final = 0.83
 _KNOWN_OTHERS, _KNOWN_VOCABULARY = 3.0e9, 43_000 * 3200

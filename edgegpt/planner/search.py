@@ -19,7 +19,7 @@ class Job:
 
     Attributes:
         space: models to search.
-        limits: that they have to keep.
+        limits: limits that they have to keep.
         target: board profile; None where only sizes are limited.
         keep: number of the strongest models to return.
     """
@@ -75,7 +75,7 @@ class Nearest:
     """Models nearest to a budget that none keeps.
 
     Attributes:
-        but_for: by limit, of the models that keep all other limits the one with the smallest figure for it;
+        but_for: for each limit, the model with the smallest figure among those that keep all other limits;
             limits without such a model are missing.
         closest: the model with the smallest maximum of figure / limit; None if no model was seen.
     """

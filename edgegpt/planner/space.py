@@ -34,11 +34,11 @@ class Space:
     Attributes:
         layers: n_layer.
         widths: n_embd.
-        head_dims: of which a width gets the largest that divides it. Fewer heads cost less or the same in
+        head_dims: head widths; n_embd gets the largest that divides it. Fewer heads cost less or the same in
             every figure and have the same expected loss.
         vocabularies: sizes from which `scaling.right_vocabularies` selects; a single size is used as it is.
         contexts: block_size.
-        precisions: of the weights.
+        precisions: precisions of the weights.
         parameters: minimum and maximum.
     """
 
@@ -89,8 +89,8 @@ def space_of(
 
     Args:
         context: minimum; twice and four times that are tried too.
-        prompt_tokens: of the budget's ttft_ms.
-        vocab_size: fixed to an existing tokenizer's.
+        prompt_tokens: prompt length of the budget's ttft_ms.
+        vocab_size: fixed to the size of an existing tokenizer.
         precision: fixed precision of the weights.
 
     Raises:

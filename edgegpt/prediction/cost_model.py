@@ -35,16 +35,16 @@ from edgegpt.runtime import PREFILL_CHUNK
 _MB: Final = 1e6
 _SMALL_NODES: Final = 6  # the lengths of the cache, and the rows whose logits are wanted
 _MATRICES: Final = ("attn.qkv", "attn.proj", "mlp.fc", "mlp.proj")
-_WARM_UP_TOKENS: Final = 4  # of each of TextGenerator.warm_up's two generations
+_WARM_UP_TOKENS: Final = 4  # new tokens in each of TextGenerator.warm_up's two generations
 
 _Row = TypeVar("_Row", Product, Attention)
 _ByTokens = tuple[list[int], list[_Row]]  # numbers of tokens in order, and their rows
-_LayerBits = tuple[int, ...]  # of _MATRICES
+_LayerBits = tuple[int, ...]  # bits of each of _MATRICES
 
 
 @dataclass(frozen=True)
 class ModelWork:
-    """What a call of one model computes and reads, derived once for many calls.
+    """Computation and reads of one call of a model, derived once for many calls.
 
     Attributes:
         config: the model.
@@ -52,7 +52,7 @@ class ModelWork:
         last: bits of the last layer, which computes one row after its attention.
         tables: bits of the token and the position embedding.
         head: bits of the head, which a tied one shares with the token embedding.
-        read_bytes: of weights in a call.
+        read_bytes: bytes of weights that a call reads.
     """
 
     config: ModelConfig
@@ -137,9 +137,9 @@ class OpCosts:
         """Return the microseconds of one call that computes one row of logits.
 
         Args:
-            work: of the model.
-            tokens: new ones.
-            cached: those before them.
+            work: computation and reads of the model.
+            tokens: number of new tokens.
+            cached: number of tokens before them.
 
         Returns:
             The time of its nodes with all data in a near cache; the time that fetching adds.

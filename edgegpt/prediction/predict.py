@@ -41,9 +41,9 @@ class Prediction:
         ttft_ms: time to first token (TTFT), from prompt ids to the first new id, median.
         token_ms: time per output token (TPOT), one decode step, median.
         load_ms: from the start of the imports to the first request.
-        peak_rss_mb: of the process.
+        peak_rss_mb: peak resident memory of the process.
         artifact_mb: the file with its external data; see `artifact_mb` below.
-        kv_cache_mb: one cache.
+        kv_cache_mb: size of one KV cache.
     """
 
     prompt_tokens: int
@@ -82,7 +82,7 @@ class Predictor:
             precision: fp32, int8 or int4.
             prompt_tokens: length of the prompt; default 32, or capacity - 1 if that is less.
             cached_tokens: tokens in the cache before the decode step; default half the capacity.
-            capacity: of the cache in tokens, at most block_size, which is the default.
+            capacity: tokens that the cache holds, at most block_size, which is the default.
 
         Raises:
             ConfigError: prompt_tokens or cached_tokens leaves no room for a token.
@@ -141,7 +141,7 @@ def artifact_mb(config: ModelConfig, weight_bytes: int) -> float:
 
 
 def caveats(target: Target) -> tuple[str, ...]:
-    """Return reasons to doubt a profile's predictions here, a sentence each without a full stop."""
+    """Return warnings about a profile's predictions here, a sentence each without a full stop."""
     here = TargetMachine.of(this_machine())
     found = []
     if differences := target.machine.differences(here):

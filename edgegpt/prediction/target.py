@@ -1,7 +1,6 @@
 """Define the board profile: measured costs of operators, engine calls and file loads, as a YAML file.
 
-`edgegpt profile` writes it, predictions read it.
-Every cost is a sum of terms that are not negative, so more
+`edgegpt profile` writes it, predictions read it. Every cost is a sum of terms that are not negative, so more
 layers or more tokens in the cache never make a call cheaper. Units are in the key names: us are
 microseconds, ms milliseconds, MB 10^6 bytes.
 """
@@ -23,7 +22,7 @@ _TOLERANCES: Final = {"memory_mb": 0.05, "last_level_cache_mb": 0.01}
 
 
 class TargetMachine(StrictModel):
-    """The machine that was profiled, as far as its system reports it."""
+    """Machine that was profiled, as far as its system reports it."""
 
     cpu: str = Field(description="The processor's name.")
     board: str | None = Field(None, description="The board's name.")
@@ -51,7 +50,7 @@ class TargetMachine(StrictModel):
         )
 
     def differences(self, other: "TargetMachine") -> tuple[str, ...]:
-        """Return what is different on another machine, a short text each; versions are ignored.
+        """Return the differences of another machine, a short text each; versions are ignored.
 
         Virtual machines of many sizes share a processor's name, so sizes count where both are known.
         """
@@ -73,7 +72,7 @@ class Bandwidth(StrictModel):
 
 
 class Product(StrictModel):
-    """Rows of inputs times a matrix (outputs, inputs) whose weights are in a near cache."""
+    """Matrix product: `tokens` rows times a matrix (outputs, inputs) whose weights are in a near cache."""
 
     bits: Bits
     block: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
@@ -155,14 +154,14 @@ class PerPrecision(StrictModel):
 
 
 class PerMb(StrictModel):
-    """By place of the weights: inside the file, or in external data from contract.EXTERNAL_DATA_BYTES on."""
+    """Cost by place of the weights: in the file, or in external data from EXTERNAL_DATA_BYTES on."""
 
     inside: PerPrecision
     beside: PerPrecision
 
 
 class Load(StrictModel):
-    """From the start of the imports to a model that can be warmed up."""
+    """Load time, from the start of the imports to a model that can be warmed up."""
 
     import_ms: NonNegative
     base_ms: NonNegative

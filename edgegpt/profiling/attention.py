@@ -1,4 +1,4 @@
-"""Measure attention by new and cached tokens, and what fetching the cache costs."""
+"""Measure attention by new and cached tokens, and the cost of fetching the cache."""
 
 from collections.abc import Iterator
 from typing import Final

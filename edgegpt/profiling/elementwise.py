@@ -10,7 +10,7 @@ from edgegpt.runtime import open_session
 _N: Final = 32  # nodes of a graph
 _WIDTHS: Final = (64, 256, 1024)
 _TOKENS: Final = (1, 16, 64)
-_ROWS: Final = 512  # of a table
+_ROWS: Final = 512  # rows of a table
 _TABLES: Final = 4
 
 

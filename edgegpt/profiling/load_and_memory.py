@@ -27,7 +27,7 @@ _RUNS: Final = 2  # processes for each file; the faster counts
 
 @dataclass(frozen=True)
 class _Sample:
-    mb: float  # of weights
+    mb: float  # megabytes of weights
     load_ms: float  # without imports and warm-up
     import_ms: float
     memory_mb: float  # peak, without cache and imports

@@ -1,4 +1,4 @@
-"""Measure products by shape, bits and tokens, and what fetching weights costs."""
+"""Measure matrix products by shape, bits and tokens, and the cost of fetching weights."""
 
 import math
 import tempfile
@@ -43,8 +43,8 @@ _SHARE_OF_MEMORY: Final = 10  # while a graph is built, several copies exist
 def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: float) -> Iterator[Streaming]:
     """Yield what fetching a MB of weights costs, by bits, tokens and working set; 0 in the smallest.
 
-    Larger sizes are left out where memory is small. Noise is kept from contradicting what is known: costs
-    never fall as the working set grows, nor rise with the tokens, which do more with each byte.
+    Larger sizes are left out where memory is small. Noise is corrected by known properties: costs
+    never fall as the working set grows, nor rise with the tokens, which use each byte more often.
     """
     largest = largest_working_set_mb()
     sizes = [size for size in _STREAM_MB[1] if size <= largest]
@@ -86,7 +86,7 @@ def above_near(points: dict[float, float]) -> dict[float, float]:
 def measure_products(
     graphs: Graphs, threads: int, call_us: float, streaming: list[Streaming], seconds: float
 ) -> Iterator[Product]:
-    """Yield the cost of a product as a sum of terms, for each bits, block and number of tokens."""
+    """Yield the cost of a matrix product as a sum of terms, for each bits, block and number of tokens."""
     for (bits, block), inputs in _INPUTS.items():
         shapes = [(outputs, k) for outputs in _OUTPUTS for k in inputs]
         sizes = {shape: matrix_bytes(*shape, bits) / 1e6 for shape in shapes}

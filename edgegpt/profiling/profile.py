@@ -26,9 +26,9 @@ from edgegpt.profiling.matmul import measure_products, measure_streaming
 from edgegpt.profiling.timing import Graphs, WriteFile
 from edgegpt.system import available_memory_bytes, moment
 
-SECONDS: Final = 45.0  # for times; each is measured a few times however slow it is
+SECONDS: Final = 45.0  # measuring time; even a slow call is measured a few times
 
-# Shares of them.
+# Shares of the seconds.
 _OVERHEAD: Final = 0.01
 _NODES: Final = 0.07
 _STREAMING: Final = 0.2
@@ -62,9 +62,9 @@ def profile_board(
     Args:
         graphs: builds the graphs, as `edgegpt_export.synthetic`.
         write_file: writes whole models, as `edgegpt_export.synthetic.write_random_file`.
-        name: of the board; default from the system.
-        threads: of onnxruntime.
-        seconds: for times; fresh processes are added.
+        name: name of the board; default from the system.
+        threads: number of onnxruntime threads.
+        seconds: time for timing operators and calls; fresh processes come on top.
         on_step: called with a short status message.
 
     Raises:
@@ -80,9 +80,9 @@ def profile_board(
     on_step("timing norms, GELU, lookups")
     call_us = measure_dispatch_overhead(graphs, threads, seconds * _OVERHEAD)
     nodes = measure_nodes(graphs, threads, call_us, seconds * _NODES)
-    on_step("timing products whose weights are fetched from memory")
+    on_step("timing matrix products with weights fetched from memory")
     streaming = list(measure_streaming(graphs, threads, call_us, seconds * _STREAMING))
-    on_step("timing products by shape, bits and tokens")
+    on_step("timing matrix products by shape, bits and tokens")
     products = list(measure_products(graphs, threads, call_us, streaming, seconds * _PRODUCTS))
     on_step("timing attention by cached and new tokens")
     cache_streaming = list(measure_cache_streaming(graphs, threads, call_us, seconds * _CACHE))

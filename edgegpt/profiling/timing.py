@@ -1,4 +1,4 @@
-"""Build small graphs, bind them to arrays, time their calls, and fit sums of terms to the times.
+"""Build small graphs, bind them to arrays, time their calls, and fit sums of terms to the measured times.
 
 The graphs come from a builder such as `edgegpt_export.synthetic`; it needs onnx, which this room does not
 load.
@@ -23,10 +23,10 @@ Run = Callable[[], None]
 Key = TypeVar("Key")
 
 _MIN_ROUNDS: Final = 4
-_CALLS: Final = 3  # of one kind in a round, after one that loads its weights into the caches
+_CALLS: Final = 3  # timed calls in a row, after one that loads its weights into the caches
 _MIN_BURSTS: Final = 3
 _BURST_CALLS: Final = 3  # at least, where a call is slow
-_BURST_SECONDS: Final = 0.2  # after which a slow call's burst ends
+_BURST_SECONDS: Final = 0.2  # longest burst of a slow call
 _US: Final = 1e6
 
 
@@ -38,7 +38,7 @@ class Graphs(Protocol):
     """Builder of serialised models of one kind of node; inputs and outputs as in edgegpt_export.synthetic."""
 
     def products(self, n: int, outputs: int, inputs: int, bits: int) -> bytes:
-        """Return n products with a matrix each."""
+        """Return n matrix products, each with its own matrix."""
 
     def write_products(self, path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
         """Write the same to a file, with its weights where an engine file has them."""
@@ -94,11 +94,11 @@ def call_rows(session: ort.InferenceSession, tokens: int) -> Run:
 def fastest_us(runs: Mapping[Key, Callable[[], object]], seconds: float) -> dict[Key, float]:
     """Return the microseconds of one call of each, the fastest of all rounds: noise only adds time.
 
-    All are called in every round, so that a busy moment affects all of them and none for long.
+    All are called in every round, so that a busy moment affects all of them equally.
 
     Args:
-        runs: what to call, by any key.
-        seconds: how long to go on, at least _MIN_ROUNDS rounds.
+        runs: functions to call, by any key.
+        seconds: measuring time, at least _MIN_ROUNDS rounds.
     """
     fastest = dict.fromkeys(runs, math.inf)
     rounds, end = 0, perf_counter() + seconds
@@ -126,7 +126,7 @@ def burst_us(run: Callable[[], object], sweep: Callable[[], object], seconds: fl
     Args:
         run: the call.
         sweep: evicts the caches before each burst; a `sweeper`.
-        seconds: how long to go on, at least _MIN_BURSTS bursts.
+        seconds: measuring time, at least _MIN_BURSTS bursts.
     """
     medians: list[float] = []
     end = perf_counter() + seconds
@@ -140,7 +140,7 @@ def fit(terms: Sequence[Sequence[float]], measured: Sequence[float]) -> tuple[fl
     """Return coefficients c >= 0 that bring the sums of c_j * terms[i][j] closest to measured[i].
 
     Non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23), solved
-    for every subset of the few terms; the best solution without a negative coefficient is the answer. Each
+    for every subset of the few terms; the best solution without a negative coefficient is returned. Each
     row is divided by its measured value, so that a small model counts as much as a large one; a value that
     is not above 0, because of noise, is left out.
     """

@@ -79,7 +79,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def edgegpt_budget(request: pytest.FixtureRequest) -> "BudgetFixture":
-    """The file and the budget of the options, what was measured, and `hold` for a test's own figures."""
+    """Return file and budget of the options, what was measured, and `hold` for a test's own figures."""
     session = request.config.stash.get(_SESSION, None)
     if session is None:
         pytest.skip(_NEEDS_OPTIONS)

@@ -34,15 +34,15 @@ _OPTION: Final = SecondsOption("--edgegpt-seconds")
 
 
 class BudgetSession:
-    """The file and the budget of the options, and what was measured.
+    """File and budget of the options, and the measurements that all tests share.
 
     Attributes:
         model: the .onnx file.
-        path: of the budget file.
-        budget: its content.
+        path: the budget file.
+        budget: content of that file.
         limits: all limits by name: the budget's, and its board's memory.
         checkpoint: the folder that the file was exported from, if it was given.
-        machine: before anything was measured.
+        machine: the machine before anything was measured.
     """
 
     def __init__(self, model: Path, path: Path, checkpoint: Path | None, seconds: float) -> None:
@@ -65,9 +65,9 @@ class BudgetSession:
         checkpoint = None if checkpoint is None else folder / checkpoint
         try:
             if not model.is_file():
-                raise pytest.UsageError(f"--edgegpt-model: {model} is no file")
+                raise pytest.UsageError(f"--edgegpt-model: {model} is not a file")
             if checkpoint is not None and not checkpoint.is_dir():
-                raise pytest.UsageError(f"--edgegpt-checkpoint: {checkpoint} is no folder")
+                raise pytest.UsageError(f"--edgegpt-checkpoint: {checkpoint} is not a folder")
             file_identity(model)  # one error for the options instead of one in each test
             return cls(
                 model,
@@ -80,7 +80,7 @@ class BudgetSession:
 
     @property
     def checked(self) -> Check | None:
-        """What was measured; None before that, and where it failed."""
+        """Result of the check; None before it, and where it failed."""
         return self._check if isinstance(self._check, Check) else None
 
     def row(self, name: str) -> Row:
@@ -137,7 +137,7 @@ def one_sentence() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class BudgetFixture:
-    """The fixture `edgegpt_budget`, for tests that are written by hand."""
+    """Fixture `edgegpt_budget`, for tests that are written by hand."""
 
     _session: BudgetSession
     _node: pytest.Item
@@ -159,19 +159,19 @@ class BudgetFixture:
         return self._session.limits[name]
 
     def measured(self, name: str) -> Row:
-        """Return what was measured for one limit, and the verdict; the first call measures for all tests."""
+        """Return the figure and the verdict for one limit; the first call measures for all tests."""
         with one_sentence():
             return self._session.row(name)
 
     def hold(self, name: str, samples: float | Iterable[float] | None = None) -> Row:
-        """Fail the test if a limit is broken, skip it if it was not measured; JUnit gets the row.
+        """Return the row of a limit; fail the test if it is broken, skip it if it was not measured.
 
         Args:
-            name: of the limit, such as `ttft_ms.p50`.
-            samples: the test's own samples in the limit's unit: one exact number, or several, of which
+            name: name of the limit, such as `ttft_ms.p50`.
+            samples: the test's own samples in the limit's unit: one exact number, or several:
                 `.p50` and `.p99` take that percentile with its interval, `.max` the largest, `accuracy`
                 the mean (right is 1, wrong 0) and every other limit the median, which needs six samples;
-                None takes what the plugin measures.
+                None takes the plugin's measurement.
         """
         if samples is None:
             row = self.measured(name)

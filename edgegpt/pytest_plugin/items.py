@@ -181,7 +181,7 @@ def _verify(model: Path, checkpoint: Path) -> None:
         from edgegpt_export import verify_file
 
     if failures := verify_file(model, checkpoint).failures:
-        raise VerificationError(f"{model.name} fell short of {checkpoint}: {'; '.join(failures)}")
+        raise VerificationError(f"{model.name} does not match {checkpoint}: {'; '.join(failures)}")
 
 
 def _open(session: BudgetSession) -> Artifact:

@@ -193,7 +193,7 @@ def _legend(axes: Axes, columns: int) -> None:
 def _svg(name: str, height: float, draw: Callable[[Axes], None]) -> Markup:
     """Draw a chart and return it as an <svg> element."""
     with mpl.rc_context():
-        mpl.rcdefaults()  # whatever the user's matplotlibrc says
+        mpl.rcdefaults()  # ignore the user's matplotlibrc
         mpl.rcParams.update(
             {
                 "svg.fonttype": "none",

@@ -17,7 +17,7 @@ CHECK_OPTION: Final = SecondsOption(share=_CHECK_SHARE)
 
 @dataclass(frozen=True)
 class Command:
-    """A command line and what it does."""
+    """A command line and its purpose."""
 
     what: str
     line: str

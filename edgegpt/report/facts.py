@@ -86,7 +86,7 @@ class ComponentSize:
     """Size of one component of the model.
 
     Attributes:
-        name: as in `edgegpt params`.
+        name: name as in `edgegpt params`.
         parameters: number of parameters.
         here: bytes in this file, scales included.
         named: bytes in each named precision.

@@ -1,4 +1,4 @@
-"""Measure and count everything that the report says about a file."""
+"""Measure and count all figures of the report about a file."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -31,7 +31,7 @@ class Report:
     Attributes:
         made: time of the report, in UTC.
         options: options of the command.
-        facts, weights, evidence: what the file is, and its stored verification result.
+        facts, weights, evidence: facts of the file, and its stored verification result.
         repeated: checks that were repeated on this machine.
         bench: measurements on this machine.
         roofline: work and traffic behind those measurements.
@@ -78,7 +78,7 @@ class Report:
         return self.bench.noise or (() if self.checked is None else self.checked.noise)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything on the page for JSON; bytes, milliseconds and FLOPs, as the keys say."""
+        """Return everything on the page for JSON; units are in the keys."""
         evidence, comparison = self.evidence, self.comparison
         return {
             "made": self.made.isoformat(timespec="seconds"),
@@ -139,7 +139,7 @@ def make_report(
         out: path of the page, for the command that reproduces it.
         budget: a budget file to check the file against.
         profile: a board profile, for predictions and for peak arithmetic.
-        threads: of onnxruntime; None takes the budget's, or 1.
+        threads: number of onnxruntime threads; None takes the budget's, or 1.
         seconds: measuring time of three processes together; a budget takes one and a half times as much
             in addition.
         on_step: called with a short status message.
@@ -148,7 +148,7 @@ def make_report(
         ArtifactError: the file is not valid, holds no readable verification result, or was changed while
             it was measured.
         ConfigError, DataError: the budget, its examples or the profile are not valid.
-        MeasureError: the file cannot be measured like this, or does not fit into memory.
+        MeasureError: an option is out of its range, a process failed, or the file does not fit into memory.
     """
     identity, path = file_identity(path), Path(path)
     limits, budget_sha256 = (None, None) if budget is None else _read_budget(budget)
@@ -225,5 +225,5 @@ def _read_profile(path: Path) -> tuple[Target, str]:
 
 
 def _with(value: Any, *properties: str) -> dict[str, Any]:
-    """Return a dataclass as a dict, with these of its properties."""
+    """Return a dataclass as a dict, with some of its properties."""
     return {**asdict(value), **{name: getattr(value, name) for name in properties}}

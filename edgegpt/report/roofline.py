@@ -1,7 +1,7 @@
 """Measured times next to two bounds: a roofline, and the predictions of a board profile.
 
 Roofline (Williams, Waterman and Patterson 2009): work is the multiplications and additions of matrix
-products, whatever the precision of the weights (edgegpt.accounting); traffic is the bytes that have to be
+products, at every precision of the weights (edgegpt.accounting); traffic is the bytes that have to be
 read at least once. Peak arithmetic comes from a board profile; without one the fastest prompt is a lower
 bound of it.
 """
@@ -27,10 +27,10 @@ class Point:
     """Work, traffic and time of one prompt or one decode step.
 
     Attributes:
-        tokens: in the prompt, or in the cache before the decode step.
-        flops: of the whole prompt, or of the step.
-        bytes: read for it.
-        seconds: the measured median.
+        tokens: number of tokens in the prompt, or in the cache before the decode step.
+        flops: FLOPs of the whole prompt, or of the step.
+        bytes: bytes read for it.
+        seconds: measured median time.
     """
 
     tokens: int
@@ -67,7 +67,7 @@ class Roof:
     """Peak rates of the profiled board for one file.
 
     Attributes:
-        flops_per_second: of the fastest of the file's matrix products, on `tokens` rows at once.
+        flops_per_second: rate of the file's fastest matrix product, on `tokens` rows at once.
         tokens: tokens in a prefill chunk, or the most that were profiled.
         bytes_per_second: read bandwidth of a buffer of `working_set_bytes`.
         working_set_bytes: bytes of one decode step with the cache half full.
@@ -79,7 +79,7 @@ class Roof:
     working_set_bytes: int
 
     def at(self, intensity: float) -> float:
-        """Return the FLOPs per second that work of this intensity, in FLOPs per byte, can reach."""
+        """Return the FLOPs per second that a computation of this intensity, in FLOPs per byte, can reach."""
         return min(self.flops_per_second, intensity * self.bytes_per_second)
 
 
@@ -105,7 +105,7 @@ class ProfileComparison:
     Attributes:
         name, date, threads: of the profile.
         here: True if the profile is of this machine and the measured number of threads.
-        caveats: reasons to doubt the predictions, a sentence each without a full stop.
+        caveats: warnings about the predictions, a sentence each without a full stop.
         roof: peak rates; None if the profile is not of here.
         figures: medians; none for a kind of file that profiles do not cover.
     """

@@ -38,17 +38,17 @@ class Artifact:
         config: the model's shape.
         tokenizer: the model's own; it may have fewer tokens than config.vocab_size.
         target: `engine` or `portable`.
-        precision: of the weights, `fp32`, `int8`, `int4` or `auto`.
+        precision: precision of the weights, `fp32`, `int8`, `int4` or `auto`.
         kv_cache: type of the numbers in the cache, `fp32` or `int8`.
         recipe: how the weights were quantised; empty for fp32.
-        weights_sha256: of the checkpoint's model.safetensors.
+        weights_sha256: sha256 of the checkpoint's model.safetensors.
         evidence: results of the export's verification.
         sampling: the file's sampling defaults.
         tool: name and versions of the exporter.
         bytes: size of the file and of its external data.
         tuning: threads, spinning and prompt chunk of the sessions.
         session: the onnxruntime session.
-        prefill_session: another for prompts; None where the tuning has as many threads for both.
+        prefill_session: second session, for prompts; None if `session` runs both.
     """
 
     path: Path
@@ -73,7 +73,7 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
 
     Args:
         path: the file.
-        threads: their number (waiting ones sleep), or a Tuning; None is the stored result of
+        threads: number of threads (waiting ones sleep), or a Tuning; None is the stored result of
             `edgegpt tune` for this file on this machine, or one thread without one.
 
     Raises:
@@ -115,7 +115,7 @@ def open_artifact(path: str | Path, *, threads: int | Tuning | None = 1) -> Arti
 
 
 class ArtifactSummary(NamedTuple):
-    """What a file holds, without a session.
+    """Content of a file, read without a session.
 
     Attributes:
         config: the model's shape.
@@ -131,7 +131,7 @@ class ArtifactSummary(NamedTuple):
 
 
 def summarize_artifact(path: str | Path) -> ArtifactSummary:
-    """Validate a file and return what it holds, without building a session.
+    """Validate a file and return its content, without building a session.
 
     The graph is not checked. Takes milliseconds where `open_artifact` loads the weights.
 
@@ -284,7 +284,7 @@ def _check_data(path: Path, metadata: dict[str, str]) -> Path:
     """Check the external data, if there is any.
 
     Returns:
-        the file to load: `path`, or what it links to where the data is next to that.
+        the file to load: `path`, or the target of that link if the data is next to the target.
     """
     expected = metadata.get(contract.META_DATA_SHA256)
     if expected is None:

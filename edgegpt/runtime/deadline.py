@@ -1,6 +1,6 @@
 """Deadlines: how long calls of the model are expected to take, and the clock of one request.
 
-The estimators learn from the requests of one engine; they are no measurement (`edgegpt.measure` is).
+The estimators learn from the requests of one engine; to measure a file use `edgegpt.measure`.
 """
 
 import math
@@ -58,10 +58,10 @@ class EngineLatency:
     """Estimates for one engine, shared by its requests.
 
     Attributes:
-        decode: of decode steps.
-        prefill_call: of calls that read one token of a prompt; `decode` itself where one session runs
-            both.
-        prefill_token: of each token that a call reads after its first.
+        decode: latency of decode steps.
+        prefill_call: latency of calls that read one token of a prompt; `decode` itself where one session
+            runs both.
+        prefill_token: latency of each token that a call reads after its first.
     """
 
     def __init__(self, *, prefills_apart: bool = False) -> None:
@@ -102,7 +102,7 @@ class RequestClock:
     """Times one request and ends it at its deadline or cancellation (`edgegpt.runtime.engine.Cancellation`).
 
     Attributes:
-        stopped: why it ended the request; None while it did not.
+        stopped: reason for which it ended the request; None if it has not.
         token_seconds: duration of each decode step.
     """
 
@@ -118,10 +118,10 @@ class RequestClock:
         """Start timing.
 
         Args:
-            latency: of the engine; it learns from this request.
-            clock: gives the seconds.
+            latency: estimates of the engine, updated by this request.
+            clock: returns seconds.
             arrived: `clock()` at the request's arrival; None is now.
-            deadline_ms: counted from arrival; None is no deadline.
+            deadline_ms: counted from arrival; None for no deadline.
             cancel: the caller's event; it is only read.
         """
         self._latency = latency

@@ -33,17 +33,17 @@ _CACHE_DTYPES: Final = {"fp32": np.float32, "int8": np.int8}
 
 
 Clock = Callable[[], float]
-"""Gives seconds that never decrease, as time.perf_counter does."""
+"""Returns seconds that never decrease, as time.perf_counter does."""
 
 
 class Cancellation(Protocol):
-    """Asked by `Engine.generate` before each call of the model; True ends the generation."""
+    """Interface that `Engine.generate` asks before each call of the model; True ends the generation."""
 
     def cancelled(self) -> bool:
-        """Asked first, while other threads may use the engine."""
+        """Return whether to end; asked first, while other threads may use the engine."""
 
     def before_call(self, n_tokens: int) -> bool:
-        """Asked when the engine is free and the call, which reads n tokens, would begin at once."""
+        """Return whether to end; asked when the engine is free for a call that reads n tokens."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class Engine:
 
         Args:
             session: the graph; None where `backend` is given.
-            config: its model.
-            target: of the graph, `engine` or `portable`.
-            capacity: as the attribute; block_size unless given.
-            n_valid: as the attribute; vocab_size unless given.
+            config: config of its model.
+            target: kind of graph, `engine` or `portable`.
+            capacity: see the attribute; block_size unless given.
+            n_valid: see the attribute; vocab_size unless given.
             kv_cache: type of the numbers in the cache, `fp32` or `int8`.
             prefill_session: the same graph with other threads, for prompts; None is `session`.
-            prefill_chunk: as the attribute; cancellation and deadline are checked between two chunks.
+            prefill_chunk: see the attribute; cancellation and deadline are checked between two chunks.
             backend: replaces the sessions.
-            clock: as the attribute.
+            clock: see the attribute.
 
         Raises:
             EngineError: capacity is not within 1 to block_size, n_valid not within 1 to vocab_size, or
@@ -122,7 +122,7 @@ class Engine:
 
     @classmethod
     def from_artifact(cls, artifact: "Artifact", *, capacity: int | None = None) -> "Engine":
-        """Make the engine of an open file."""
+        """Return the engine of an open file; raises EngineError for a capacity outside 1 to block_size."""
         return cls(
             artifact.session,
             artifact.config,
@@ -166,7 +166,7 @@ class Engine:
 
         Args:
             token_ids: the prompt, at least one.
-            params: how to sample.
+            params: sampling parameters.
             cache: is appended to; None is a new one.
             history: ids that the cache already holds, for the repetition penalty.
             cancellation: asked before each call of the model.
@@ -209,7 +209,7 @@ class Engine:
             Logits (V,) of the last token, valid until the cache's next call; None if it was cancelled.
 
         Raises:
-            PromptError: there is no token, one is outside the vocabulary, or they do not fit.
+            PromptError: token_ids is empty, an id is outside the vocabulary, or they do not fit.
             EngineError: the backend failed.
             NonFiniteLogitsError: the model produced NaN or infinity.
         """

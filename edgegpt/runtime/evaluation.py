@@ -19,10 +19,10 @@ class Miss:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result on a set of examples.
+    """Exact match and loss on a set of examples.
 
     Attributes:
-        examples: their number.
+        examples: number of examples.
         exact_match: share of answers equal to the completion, greedy, ended by the model itself.
         loss: mean over all completion tokens, the end included, of -ln p, in nats.
         misses: the answers that differ from the completion.

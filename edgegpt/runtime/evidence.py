@@ -1,4 +1,4 @@
-"""The verification result of a file: what was measured, the limits, and what failed.
+"""The verification result of a file: measured numbers, limits, and failures.
 
 `edgegpt_export` measures it and writes it into the file's metadata; the runtime, the report and the
 command line read it from there. Limits and rules for failures are defined here and nowhere else.
@@ -27,7 +27,7 @@ class Limits:
         top1: fraction of positions with the same most likely token; the number of positions that may
             differ is rounded up.
         tie: tokens whose logits differ by at most this in PyTorch count as the same; in a quantised
-            model a choice of nearly the same probability is no error.
+            model a choice of nearly the same probability is not an error.
         consistency: between two ways through the same file: whole, in chunks, token by token, in a
             batch. A difference of logits where max_abs is compared, since only the order of sums
             differs; else KL at the worst position, since in a quantised model that order can move
@@ -112,10 +112,10 @@ class CheckResult:
     """One number and its upper limit.
 
     Attributes:
-        name: as `causality` or `stepwise = whole`.
-        value: what was measured.
+        name: such as `causality` or `stepwise = whole`.
+        value: the measured number.
         limit: the largest value that passes.
-        what: what the value is; empty for a check that this version does not know.
+        what: description of the value; empty for a check that this version does not know.
     """
 
     name: str
@@ -206,7 +206,7 @@ def three_digits(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.3g}")
 
 
-# What each check of the exporter measures; the file holds only names and numbers.
+# Description of the exporter's checks; the file holds only names and numbers.
 _WHAT: Final = {
     "weight bytes": "difference in bytes between the weights in the file and those counted from the config",
     "precision": "number of matrices whose bits are not those of the file's precision and recipe",
@@ -220,7 +220,7 @@ _WHAT: Final = {
 
 
 def _limits(stored: dict[str, Any]) -> Limits:
-    """Raise TypeError where a limit without a default is missing; keys of later versions are ignored."""
+    """Return the limits; raise TypeError if one without a default is missing. Other keys are ignored."""
     known = {field.name: stored[field.name] for field in fields(Limits) if field.name in stored}
     numbers = {name: float(value) for name, value in known.items() if value is not None or name != "max_abs"}
     if not all(map(isfinite, numbers.values())):

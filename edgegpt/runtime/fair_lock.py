@@ -13,7 +13,7 @@ class FairLock:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()  # of _held and _gates; never held while waiting
+        self._guard = threading.Lock()  # guards _held and _gates; never held while waiting
         self._held = False
         self._owner: int | None = None
         self._depth = 0  # how often the owner has acquired it again

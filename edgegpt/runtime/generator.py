@@ -23,8 +23,8 @@ def load(
 
     Args:
         path: an .onnx file made by `edgegpt export`.
-        threads: of onnxruntime; waiting ones sleep. None is the stored result of `edgegpt tune` for this
-            file on this machine, or one thread without one.
+        threads: number of onnxruntime threads; waiting ones sleep. None is the stored result of
+            `edgegpt tune` for this file on this machine, or one thread without one.
         capacity: context in tokens, prompt and answer together, for each cache; None is the
             model's block_size.
         warmup: run the model once: to find a file that fails at the end of the context, to make the
@@ -53,11 +53,11 @@ class TextGenerator:
     """Answers prompts with one model.
 
     Any number of threads and unfinished streams may use it at once: each has its own cache and random
-    generator, and they alternate token by token. The same seed gives the same text, whatever else runs.
+    generator, and they alternate token by token. The same seed gives the same text under any load.
 
     Attributes:
         engine: runs the model.
-        tokenizer: of the model.
+        tokenizer: the model's tokenizer.
         sampling: the file's defaults, for requests without SamplingParams. Params of a request replace
             all of them; `dataclasses.replace(generator.sampling, ...)` changes some.
         latency: estimates of the duration of calls, learned from every request.
@@ -88,7 +88,7 @@ class TextGenerator:
 
         Args:
             prompt: not empty, and not only whitespace.
-            params: how to answer; None is `sampling`.
+            params: sampling parameters, stop strings and deadline; None is `sampling`.
             cancel: set it from another thread to end the answer before the next call of the model;
                 the reply then holds the text so far and `cancelled`. It is only read, never set.
             arrived: `engine.clock()` (time.perf_counter()) at the request's arrival, from which
@@ -182,7 +182,7 @@ class TextGenerator:
         if not prompt.strip():
             raise PromptError(f"the prompt {prompt[:20]!r} is empty; the model needs a text to answer")
         room = self.engine.capacity - taken - 1  # one for the answer
-        # A very long text is refused without tokenising it. A surrogate stands for one byte.
+        # A very long text is refused without tokenising it. A surrogate is one byte.
         n_bytes = len(prompt.encode("utf-8", "replace"))
         least = -(-n_bytes // self._longest_token)
         if least <= room:

@@ -9,7 +9,7 @@ from edgegpt.errors import CacheError
 
 
 class KVCache:
-    """Preallocated keys and values, of which the first `length` positions are in use.
+    """Preallocated keys and values, the first `length` positions in use; CacheError for a size below 1.
 
     Attributes:
         arrays: keys, then values, of each layer, (1, n_kv_head, capacity, head_dim), float32 or int8.
@@ -42,7 +42,7 @@ class KVCache:
         """Mark the next n positions as in use; the graph writes them into `arrays`.
 
         Raises:
-            CacheError: there is no room for n.
+            CacheError: fewer than n positions are free.
         """
         if not 0 <= n <= self.capacity - self.length:  # `room`, without a call
             raise CacheError(

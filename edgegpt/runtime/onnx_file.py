@@ -151,11 +151,11 @@ class File:
     """Facts of a model file.
 
     Attributes:
-        path: of the .onnx file.
+        path: the .onnx file.
         target: `engine` or `portable`.
-        precision: of the weights, `fp32`, `int8`, `int4` or `auto`.
+        precision: precision of the weights, `fp32`, `int8`, `int4` or `auto`.
         parameters: number of the model's parameters.
-        bytes: of the file and of its external data.
+        bytes: size of the file and of its external data.
         context: block_size, in tokens.
         weight_bytes_per_token: bytes of weights that a decode step reads.
     """

@@ -36,7 +36,7 @@ class Backend(Protocol):
 
     @property
     def prefills_apart(self) -> bool:
-        """Whether prompts run on a session of their own, whose latency differs from that of decode steps."""
+        """True if prompts run on a session of their own, whose latency differs from that of decode steps."""
 
     def bind_prefill(
         self,
@@ -69,8 +69,8 @@ class OrtBackend:
     """Runs a graph that follows `edgegpt.contract`.
 
     Attributes:
-        session: for decode steps.
-        prefill_session: for prompts; `session` unless given.
+        session: session for decode steps.
+        prefill_session: session for prompts; `session` unless given.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class OrtBackend:
 
     @property
     def prefills_apart(self) -> bool:
-        """As Backend."""
+        """True if prompts run on a second session."""
         return self.prefill_session is not self.session
 
     def bind_prefill(
@@ -96,7 +96,7 @@ class OrtBackend:
         logits: NDArray[np.float32],
         kv_arrays: Sequence[NDArray[Any]],
     ) -> BoundCall:
-        """As Backend."""
+        """Return a call that reads a chunk of a prompt; arguments as `Backend.bind_prefill`."""
         return self._bind(self.prefill_session, input_ids, position_ids, logits, kv_arrays)
 
     def bind_decode(
@@ -106,7 +106,7 @@ class OrtBackend:
         logits: NDArray[np.float32],
         kv_arrays: Sequence[NDArray[Any]],
     ) -> BoundCall:
-        """As Backend."""
+        """Return a call that reads one token; arguments as `Backend.bind_prefill`."""
         return self._bind(self.session, input_ids, position_ids, logits, kv_arrays)
 
 
@@ -172,7 +172,7 @@ def open_session(model: Path | bytes, threads: int = 1, *, spinning: bool = Fals
 
     Args:
         model: an .onnx file or its bytes.
-        threads: that run one call, the caller's own among them.
+        threads: number of threads that run one call, the caller's included.
         spinning: whether waiting threads keep their cores busy, which saves the time to wake them.
 
     Raises:

@@ -13,7 +13,7 @@ class TextChunk:
     """A part of the answer, whole characters and never empty; the chunks join to `Reply.text`."""
 
     text: str
-    index: int  # of this chunk, from 0
+    index: int  # number of this chunk, from 0
     byte_offset: int  # bytes of UTF-8 before this chunk
 
 
@@ -23,7 +23,7 @@ class Usage:
 
     prompt_tokens: int  # before the answer, a session's earlier turns included
     completion_tokens: int  # generated, the end-of-text token and a stop string's included
-    cached_tokens: int  # of prompt_tokens, those found in a session's cache
+    cached_tokens: int  # the part of prompt_tokens that was in a session's cache
 
 
 @dataclass(frozen=True)

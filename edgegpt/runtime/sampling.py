@@ -36,12 +36,12 @@ class SamplingParams:
     Attributes:
         max_new_tokens: at most this many tokens are generated, from 1 up.
         temperature: divides the logits, up to 1000; 0 is greedy.
-        top_k: only this many likeliest tokens; 0 is off.
-        top_p: only the likeliest tokens that together hold this probability; 1 is off, 0 keeps one.
-        min_p: only tokens at least this fraction as likely as the likeliest; 0 is off.
+        top_k: keep only this many most likely tokens; 0 is off.
+        top_p: keep only the most likely tokens that together have this probability; 1 is off, 0 keeps one.
+        min_p: drop tokens below this fraction of the top probability; 0 is off.
         repetition_penalty: above 1 makes tokens of the prompt and the answer less likely, each
             distinct token once; 1 is off, 0.01 to 100.
-        seed: of the request's own random generator; None is a random seed.
+        seed: seed of the request's own random generator; None is a random seed.
         stop: strings that end the answer and are not part of it; one string or several.
         deadline_ms: milliseconds from the request's arrival to its end at most; None is off.
     """

@@ -1,6 +1,6 @@
 """Checks of a file that need no PyTorch: causality, stepwise reading and determinism through the engine.
 
-Shapes: V is the tokens that may be generated.
+Shapes: V is the number of tokens that may be generated.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from edgegpt.runtime.engine import Engine
 from edgegpt.runtime.evidence import CheckResult, read_evidence
 from edgegpt.runtime.sampling import SamplingParams
 
-_SEED: Final = 0  # of the tokens; the same file gives the same result
-_LONGEST: Final = 160  # tokens that are read; two chunks of a prompt and more than that show nothing new
+_SEED: Final = 0  # seed of the tokens; the same file gives the same result
+_LONGEST: Final = 160  # tokens that are read; more than two prompt chunks show nothing new
 _NEW_TOKENS: Final = 24
 
 Logits = NDArray[np.float32]
@@ -29,7 +29,7 @@ def repeat_checks(
 
     Args:
         artifact: the open file.
-        threads: of the sessions that are made.
+        threads: number of threads of the sessions that are made.
         on_step: called with a short status message.
 
     Raises:
@@ -82,7 +82,7 @@ def stepwise(engine: Engine, *, by_kl: bool) -> float:
     """Return the largest difference between a prompt read token by token and whole, at several lengths.
 
     Args:
-        engine: of the file.
+        engine: engine of the file.
         by_kl: compare by KL divergence in nats, as for quantised weights, whose activations can move
             from one integer to the next; else by the largest difference of a logit.
     """

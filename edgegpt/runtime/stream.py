@@ -16,7 +16,7 @@ class Stream:
     """Iterator over the chunks of one answer. Nothing is computed between two of them.
 
     Attributes:
-        reply: the whole answer once the stream has ended, for whatever reason; None before.
+        reply: the whole answer once the stream has ended, also by an error; None before.
     """
 
     def __init__(self, generation: "Generation", chunks: Generator[TextChunk, None, None]) -> None:
@@ -205,7 +205,7 @@ class StopMatcher:
         return whole[:certain]
 
     def flush(self) -> str:
-        """Return what was held back, when the stream ends without a stop string."""
+        """Return the text held back, at the end of a stream without a stop string."""
         held, self._held = self._held, ""
         self._matched = [0] * len(self._stops)
         return held

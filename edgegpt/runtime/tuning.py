@@ -26,11 +26,11 @@ _LARGEST: Final = 10_000  # bytes that are read of such a file
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How a file is run; a value outside its range raises EngineError.
+    """Settings with which a file is run; a value outside its range raises EngineError.
 
     Attributes:
-        decode_threads: of onnxruntime, for decode steps.
-        prefill_threads: for prompts; where the two differ, the file is opened twice.
+        decode_threads: number of onnxruntime threads for decode steps.
+        prefill_threads: number for prompts; where the two differ, the file is opened twice.
         spinning: whether waiting threads keep their cores busy, which saves the time to wake them.
         prefill_chunk: tokens of a prompt that are read in one call.
     """
@@ -64,7 +64,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """The machine of a tuning; where any of it differs, the tuning is not used.
+    """Machine and versions that a tuning was measured with; it is used only where all of them are equal.
 
     Attributes:
         cpu: the processor's name.
@@ -96,7 +96,7 @@ def find(file_sha256: str) -> Tuning | None:
     """Return the tuning of a file on this machine, None without one.
 
     It raises nothing: a tuning that cannot be read, or that is not for this file and machine, is logged
-    as a warning, once a process, and not used.
+    as a warning, once per process, and not used.
     """
     root = _root()
     if root is None:
@@ -132,7 +132,7 @@ def keep(file_sha256: str, tuning: Tuning) -> Path:
     """Store the tuning of a file on this machine, in place of an older one.
 
     Returns:
-        its path.
+        path of the stored file.
 
     Raises:
         MeasureError: there is no cache folder, or it cannot be written.
@@ -204,7 +204,7 @@ def _version(package: str) -> str:
 
 @cache
 def _warn(sentence: str) -> None:
-    """Log a warning once a process, so that a node that loads repeatedly does not fill its log."""
+    """Log a warning once per process, so that a node that loads repeatedly does not fill its log."""
     import logging
 
     logging.getLogger(__name__).warning(sentence)

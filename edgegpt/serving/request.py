@@ -18,8 +18,8 @@ class Request:
     """A request as it was submitted.
 
     Attributes:
-        prompt: to answer.
-        params: how to answer.
+        prompt: text to answer.
+        params: sampling parameters, stop strings and deadline.
         session: name of its conversation; "" for none.
         priority: a higher one runs first.
         arrived: `engine.clock()` at its arrival.
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a request ended.
+    """End of a request: its reply and its error.
 
     Attributes:
         reply: the answer, or its text so far; the finish reason is `cancelled` if the request was
@@ -65,7 +65,7 @@ class RequestHandle:
     request, and lets SystemExit of a callback end the engine thread.
 
     Attributes:
-        request: as it was submitted.
+        request: the request as it was submitted.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ class Scheduler:
     A request that is submitted while none runs is never refused. While one runs, `overload` decides:
 
     - `reject`: a new request is refused; none ever waits.
-    - `queue`: it waits. While queue_depth requests wait it is refused, whatever its priority.
+    - `queue`: it waits. While queue_depth requests wait it is refused, at any priority.
     - `preempt`: with at least the priority of the running one it preempts that one and is next. One that
       is submitted before the switch preempts the request that was to be next. With a lower priority it
       waits as in `queue`.
@@ -25,7 +25,10 @@ class Scheduler:
 
     Attributes:
         running: the running request; None only when none waits either.
-        next_deadline: the earliest of the waiting ones, on the clock of `Request.arrived`.
+        next_deadline: earliest deadline of the waiting ones, on the clock of `Request.arrived`.
+
+    Raises:
+        ConfigError: overload is unknown, or queue_depth is negative.
     """
 
     def __init__(self, overload: Overload, depth: int) -> None:
@@ -55,7 +58,7 @@ class Scheduler:
             `advance`.
 
         Raises:
-            OverloadedError: there is no place for it; nothing has changed.
+            OverloadedError: it is refused; nothing has changed.
         """
         if self.running is None:
             self.running = handle

@@ -81,8 +81,8 @@ class GenerationServer:
         """Queue a request.
 
         Args:
-            prompt: to answer.
-            params: how to answer; None is `generator.sampling`. `deadline_ms` counts from arrival: a
+            prompt: text to answer.
+            params: sampling parameters; None is `generator.sampling`. `deadline_ms` counts from arrival: a
                 request whose deadline passes while it waits ends without a call of the model.
             session: name of a conversation, which is created if missing; "" for none.
             priority: a higher one runs before all waiting requests with a lower one.
@@ -92,7 +92,7 @@ class GenerationServer:
 
         Raises:
             NotActiveError: the server is inactive or closed.
-            OverloadedError: there is no place for the request now.
+            OverloadedError: the queue is full, or the policy refuses the request.
             PromptError, TokenizerError: as TextGenerator.generate. A prompt that does not fit after its
                 session's turns is accepted and fails with PromptError.
             SessionError: session_bytes is smaller than one cache.
@@ -284,7 +284,7 @@ class GenerationServer:
             reply = request.unread_reply("error", self._clock())
         if reply.finish_reason == "cancelled":
             error = handle.ended_by
-        # A traceback would hold this frame, and with it what the request held.
+        # A traceback would keep this frame alive, and with it the request's memory.
         return Outcome(reply, None if error is None else error.with_traceback(None)), stream
 
     def _finish_ended(self) -> None:
@@ -314,7 +314,7 @@ class TokenCount:
     """Length of a prompt in tokens, and the expected milliseconds of its answer on an idle engine.
 
     Attributes:
-        tokens: of the prompt alone.
+        tokens: number of tokens of the prompt alone.
         remaining: tokens of the context that are left for the answer, after the session's turns and the
             prompt. Below 1 the prompt would be refused: it is `1 - remaining` tokens too long.
         predicted_ttft_ms: time to first token, to read the prompt and sample.

@@ -21,6 +21,9 @@ class SessionStore:
 
     A new session whose cache would bring all of them above max_bytes replaces the least recently used,
     never one in use. One that was idle for ttl_s seconds is removed at the next call of any method.
+
+    Raises:
+        ConfigError: max_bytes is negative, or ttl_s is not above 0.
     """
 
     def __init__(self, generator: TextGenerator, *, max_bytes: int, ttl_s: float) -> None:
@@ -69,7 +72,7 @@ class SessionStore:
 
     @contextmanager
     def use(self, name: str) -> Iterator[Session | None]:
-        """Give the session of that name, or a new one; None for the empty name.
+        """Yield the session of that name, or a new one; None for the empty name.
 
         A new one is kept only if it has a turn at the end of the block.
 

@@ -30,7 +30,7 @@ def _model(value: object) -> ModelConfig | str:
 
 
 class Source(StrictModel):
-    """Where examples come from: a file, or a generator that an import path names."""
+    """Source of examples: a file, or a generator that an import path names."""
 
     path: str | None = Field(
         None, description="A .jsonl of {prompt, completion}, or a .txt; relative to the run file."
@@ -40,7 +40,7 @@ class Source(StrictModel):
         description="Import path of a function that generates examples: MODULE:FUNCTION, or MODULE alone "
         "for its function `generate`; it is called with split, examples and seed.",
     )
-    split: str = Field("train", description="Which of the generator's sets of examples.")
+    split: str = Field("train", description="Name of one of the generator's sets of examples.")
     examples: Count = Field(10_000, description="Number of examples to generate.")
     seed: Seed = Field(0, description="Seed of the generator.")
 
@@ -127,7 +127,7 @@ class RunConfig(StrictModel):
         """Return the run with the model's config instead of its path, which is relative to `folder`.
 
         Raises:
-            ConfigError: the file does not exist or is no model config; names file, key and value.
+            ConfigError: the file does not exist or is not a model config; names file, key and value.
         """
         if not isinstance(self.model, str):
             return self

@@ -1,6 +1,6 @@
 """Call a generator of training examples, which a run file names by its import path.
 
-A generator is a function of yours:
+A generator is a function that you write:
 
     def generate(split: str, count: int, seed: int) -> Iterable[tuple[str, str]]:
         ...

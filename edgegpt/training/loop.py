@@ -46,7 +46,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """The state of a run after one step; `validations` is empty unless one was due."""
+    """State of a run after one step; `validations` is empty unless one was due."""
 
     step: int
     steps: int

@@ -72,7 +72,7 @@ class Table(NamedTuple):
 
 
 class Filling(NamedTuple):
-    """What a template needs to become a command."""
+    """Values that turn a template into a command."""
 
     slots: dict[str, str]
     output: Output  # without the action

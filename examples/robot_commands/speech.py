@@ -39,7 +39,7 @@ FILLINGS = {
 
 
 class Speech(NamedTuple):
-    """What the robot is to say, and how the prompt writes it."""
+    """Text that the robot is to say, and its form in the prompt."""
 
     text: str
     written: str

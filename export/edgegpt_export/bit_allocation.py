@@ -15,11 +15,11 @@ from edgegpt_export.calibration import Sensitivities
 
 @dataclass(frozen=True)
 class Quantisation:
-    """The recipe of one file.
+    """Precision, recipe and cache type of one file.
 
     Attributes:
-        precision: its name, `fp32`, `int8`, `int4` or `auto`.
-        bits: of every matrix.
+        precision: name of the precision, `fp32`, `int8`, `int4` or `auto`.
+        bits: bits of every matrix, by name.
         kv_cache: type of the numbers in the cache, `fp32` or `int8`.
         why: how an `auto` recipe was found, as JSON values.
     """

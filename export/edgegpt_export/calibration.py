@@ -29,7 +29,7 @@ _TEXTS: Final = 8
 _TEXT_TOKENS: Final = 128
 _EXAMPLES: Final = 64
 _LARGEST: Final = 127
-_SMALLEST_SCALE: Final = 1e-6  # of a channel that is always 0
+_SMALLEST_SCALE: Final = 1e-6  # scale of a channel that is always 0
 
 
 def calibration_sequences(checkpoint: Checkpoint, examples: Examples | None) -> Sequences:

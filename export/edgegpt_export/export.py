@@ -43,11 +43,11 @@ from edgegpt_export.write import (
 
 @dataclass(frozen=True)
 class ExportReport:
-    """The result of one export.
+    """Result of one export.
 
     Attributes:
         path: the file.
-        bytes: of the file and of its external data.
+        bytes: size of the file and of its external data.
         evidence: the verification result.
         seconds: time of each phase: load, build, save, verify.
         quantisation: the precision of every matrix, and how it was chosen.

@@ -7,7 +7,7 @@ provider runs fastest. Measured with onnxruntime 1.32, one thread, AVX2:
   needs the batch folded away and back; so every weight is stored once, as the checkpoint has it,
   and a tied head reads the embedding's own tensor.
 * Add and LayerNormalization are up to seven times as fast as SkipLayerNormalization on a prompt and no
-  slower on one token; onnxruntime does not fuse them here, which a test watches.
+  slower on one token; onnxruntime does not fuse them here, as a test checks.
 * GroupQueryAttention takes query, key and value packed and writes new rows into the cache in place.
 * MatMulNBits without accuracy_level 4 is up to 80 times slower. A quantised tied head is stored as
   the rows that GatherBlockQuantized looks up and reshaped for the product while loading.
@@ -79,7 +79,7 @@ class Graph:
         return packed_name, scales_name
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
-        """Add a constant that is no parameter as an initialiser; return its name."""
+        """Add a constant that is not a parameter as an initialiser; return its name."""
         self.initializers[name] = numpy_helper.from_array(value, name)
         return name
 
@@ -118,10 +118,10 @@ def build_engine_graph(
 
     Args:
         config: the model's config.
-        weights: arrays named and shaped as `accounting.parameter_shapes`; any float dtype, stored
+        weights: arrays named and shaped as `ModelConfig.parameter_shapes`; any float dtype, stored
             as float32 or quantised.
-        bits: of every matrix; 32 unless given.
-        cache_scales: of keys and values of each layer, (1, n_kv_head, 1, head_dim), for a cache of
+        bits: bits of every matrix, by name; 32 unless given.
+        cache_scales: scales of keys and values of each layer, (1, n_kv_head, 1, head_dim), for a cache of
             int8; None for one of float32.
         pack: `packer(weights)` of an earlier graph, so that nothing is quantised twice.
 

@@ -36,7 +36,7 @@ def expected_weight_bytes(config: ModelConfig, bits: Recipe, kv_cache: str = "fp
 
 
 def stored_bits(model: ModelProto) -> dict[str, int]:
-    """Return the bits of the weights by name, as the operators that read them are told, else float32's."""
+    """Return the bits of the weights by name: the `bits` of the operator that reads them, else 32."""
     bits = {tensor.name: FLOAT for tensor in model.graph.initializer if tensor.data_type == TensorProto.FLOAT}
     for node in _nodes(model.graph):
         read = [name.removesuffix(PACKED) for name in node.input if name.endswith(PACKED)]

@@ -20,7 +20,7 @@ from edgegpt.errors import EdgeGPTError, first_line
 from edgegpt.model import GPT
 from edgegpt_export.calibration import eval_mode
 
-_PREFIX: Final = "model."  # of parameter names, from the attribute of _Flat
+_PREFIX: Final = "model."  # prefix of parameter names, from the attribute of _Flat
 
 
 class _Flat(nn.Module):

@@ -1,4 +1,4 @@
-"""The arguments of an export, and what the user brings: examples and sampling defaults."""
+"""Arguments of an export, and the user's files: examples and sampling defaults."""
 
 import reprlib
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def read_sampling(folder: Path) -> dict[str, Any]:
     """Read and check the mapping in `folder`/sampling.yaml; empty if there is no such file.
 
     Raises:
-        ConfigError: the file is not YAML, or has a key that is no field of SamplingParams.
+        ConfigError: the file is not YAML, or has a key that is not a field of SamplingParams.
         SamplingError: a value is outside its range.
     """
     path = folder / SAMPLING

@@ -2,7 +2,7 @@
 
 Speed and memory do not depend on the values of weights. A file holds no verification result, and its
 tool entry says that its weights are random. A graph repeats one kind of node of the engine target, with
-the same attributes, so often that the rest of a call is negligible; random weights keep the variance of
+the same attributes, often enough to make the rest of a call negligible; random weights keep the variance of
 the values, so that no denormal or infinite number changes the speed. Shapes: T new tokens, D width.
 """
 
@@ -192,7 +192,7 @@ def _metadata(config: ModelConfig, precision: str, bits: Mapping[str, int]) -> d
 
 @cache
 def _tokenizer(vocab_size: int) -> Tokenizer:
-    """Train a tokenizer of vocab_size tokens: loading parses it, and argmax reads as many logits."""
+    """Train a tokenizer of vocab_size tokens, so that loading and argmax cost the same as in a real file."""
     letters = np.random.default_rng(0).integers(ord("a"), ord("z") + 1, size=(2 * vocab_size, 8))
     words = (bytes(word).decode() for word in letters.astype(np.uint8))
     return Tokenizer.train(words, vocab_size=max(MIN_VOCAB_SIZE, vocab_size))

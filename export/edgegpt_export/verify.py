@@ -35,7 +35,7 @@ from edgegpt_export.request import OnStep, read_examples
 from edgegpt_export.runner import GrowingCache, Ids, Logits, SharedCache, compare, max_abs, worst_kl
 from edgegpt_export.task_accuracy import task_accuracy
 
-_SEED: Final = 0  # of the tokens; the same file gives the same result
+_SEED: Final = 0  # seed of the tokens; the same file gives the same result
 _STEPS: Final = 64  # token by token over this many at the beginning and at the end of the context
 _SPARE: Final = 5  # rows of a shared buffer that the prompt does not fill
 _BATCH: Final = 3
@@ -52,7 +52,7 @@ def verify_file(
 
     Args:
         path: the .onnx file.
-        checkpoint: what it was exported from, loaded or as a folder.
+        checkpoint: the checkpoint that it was exported from, loaded or as a folder.
         on_step: called with a short status message.
         data: JSONL of prompts and completions; the file's answers are then compared with float32's.
 

@@ -42,7 +42,7 @@ _SMALL: Final = 1024  # bytes; constants stay in the .onnx, where onnxruntime ca
 def staged(path: Path) -> Iterator[Path]:
     """Yield a path to write, with its `data_path`; both get their final names when the block succeeds.
 
-    On any exception, and on SIGTERM or SIGHUP, what was written is deleted and an older `path` and its
+    On any exception, and on SIGTERM or SIGHUP, the new files are deleted and an older `path` and its
     data stay as they were.
     """
     with _signals_raise():
@@ -73,8 +73,8 @@ def write_model(model: ModelProto, path: Path) -> None:
 def append_metadata(path: Path, entries: Mapping[str, str]) -> None:
     """Append entries to a file, whose bytes so far stay as they are.
 
-    Two concatenated protobuf messages are one message with the entries of both, so what was
-    verified is not written again.
+    Two concatenated protobuf messages are one message with the entries of both, so the
+    verified bytes are not written again.
     """
     addition = ModelProto()
     add_metadata(addition, entries)

@@ -1,4 +1,4 @@
-"""The reference of the Python API: which names it documents; mkdocstrings reads their docstrings."""
+"""Generate the reference of the Python API: the list of its names; mkdocstrings reads the docstrings."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ API: Final = {
 
 
 def api_page() -> str:
-    """Return Markdown with one section a subject and one mkdocstrings block a name."""
+    """Return Markdown with one section per subject and one mkdocstrings block per name."""
     lines = ["# Python API", ""]
     for heading, (sentence, names) in API.items():
         lines += [f"## {heading}", "", sentence, ""]

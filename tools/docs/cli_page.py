@@ -1,4 +1,4 @@
-"""The reference of the command line, from the typer application itself."""
+"""Generate the reference of the command line from the typer application."""
 
 import inspect
 from typing import Any
@@ -9,7 +9,7 @@ from edgegpt.cli.main import app
 
 
 def cli_page() -> str:
-    """Return Markdown with one section a command: usage, arguments, options with defaults and ranges."""
+    """Return Markdown with one section per command: usage, arguments, options with defaults and ranges."""
     group: Any = typer.main.get_command(app)
     sections = [_command(name, command) for name, command in group.commands.items()]
     head = (

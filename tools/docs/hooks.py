@@ -1,4 +1,4 @@
-"""Pages of the site that are made from the repository when it is built: the reference, results, root files.
+"""Generate pages of the site from the repository: the reference, results, root files.
 
 `mkdocs.yml` names this file as a hook; each page has a generator next to it.
 """

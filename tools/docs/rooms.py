@@ -1,4 +1,4 @@
-"""The rooms of `edgegpt/`, read from its imports: which room imports which, and on which floor it is."""
+"""Read the rooms of `edgegpt/`, their imports of each other and their floors from the source."""
 
 import ast
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 # What each room is for, short enough for the picture; without an entry: its docstring's first line.
 DUTIES: Final = {
-    "errors": "every error a user may meet",
+    "errors": "all errors that edgegpt raises",
     "contract": "names and shapes of a model file",
     "files": "write a file whole or not at all",
     "system": "cores and memory from /proc",
@@ -21,14 +21,14 @@ DUTIES: Final = {
     "model": "the GPT in PyTorch, checkpoint folders",
     "training": "run file, dataset, training loop",
     "measure": "processes, percentiles, intervals",
-    "autotune": "how many threads pay on this machine",
+    "autotune": "fastest thread count on this machine",
     "budget": "limits of a board, and verdicts",
     "pytest_plugin": "each limit of a budget as a test",
     "prediction": "board profile and cost model",
     "profiling": "measure a board for the cost model",
     "planner": "the strongest models within a budget",
     "report": "one HTML page about a release",
-    "cli": "one thin file a command",
+    "cli": "one thin file per command",
 }
 
 
@@ -37,8 +37,8 @@ class Room:
     """A folder of `edgegpt/`, or a module of its root.
 
     Attributes:
-        name: of the folder or module.
-        duty: what it is for.
+        name: name of the folder or module.
+        duty: what the room is for.
         files: number of .py files.
         imports: rooms that it imports at module level, `errors` aside, which all may use.
         floor: 0 where it imports no room, else one more than the highest it imports.

@@ -17,7 +17,7 @@ _BOX: Final = 54  # height
 _GAP: Final = 10
 _PER_ROW: Final = 4
 _COLUMN: Final = (_WIDTH - 40 - _GAP * (_PER_ROW - 1)) / _PER_ROW
-_COLOURS: Final = {  # by what a process that loads the room must have
+_COLOURS: Final = {  # by the packages that a room needs
     "robot": ("#d9ead8", "#2e6b34", "robot: numpy and onnxruntime"),
     "tools": ("#dbe6f4", "#2b5387", "tools: measure, plan, report"),
     "torch": ("#f6e3d3", "#8a4b17", "workstation: torch"),

@@ -1,4 +1,4 @@
-"""The reference of the ROS 2 interfaces, from the .action, .srv and .msg files."""
+"""Generate the reference of the ROS 2 interfaces from the .action, .srv and .msg files."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ _FIELD = re.compile(r"^(?P<type>[\w/\[\]<=]+)\s+(?P<name>\w+)\s*(?P<rest>=?\s*.*
 
 
 def ros_page(package: Path) -> str:
-    """Return Markdown with one section an interface and one table a part of it."""
+    """Return Markdown with one section per interface and one table for each of its parts."""
     sections = [
         "# ROS 2 interfaces\n\nPackage `edgegpt_msgs`. The node's topics, services and parameters: "
         "[serve over ROS 2](../how-to/serve-over-ros2.md).\n"

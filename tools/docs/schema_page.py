@@ -1,4 +1,4 @@
-"""The reference of the YAML files, from their JSON Schemas."""
+"""Generate the reference of the YAML files from their JSON Schemas."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ _FILES = {
 
 
 def schema_page(folder: Path) -> str:
-    """Return Markdown with one section a schema, and a table of keys for each object in it."""
+    """Return Markdown with one section per schema, and a table of keys for each object in it."""
     parts = [
         "# YAML schemas\n\n"
         "Editors with a YAML language server complete and check these files from `configs/schemas/`: begin a "

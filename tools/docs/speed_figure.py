@@ -48,7 +48,7 @@ def figures(results: str, model: str) -> dict[str, tuple[float, float]]:
 
 
 def draw(found: dict[str, tuple[float, float]], model: str) -> Any:
-    """Return the figure: one panel a quantity, one group of bars a precision."""
+    """Return the figure: one panel per quantity, one group of bars per precision."""
     pyplot.rcParams |= {"svg.hashsalt": "edgegpt", "font.family": "sans-serif", "font.size": 11}
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 4.8), sharey=True, layout="constrained")
     names = [(bits, row, label) for bits, group in ENGINES.items() for row, label in group.items()]

@@ -91,7 +91,7 @@ def record() -> Console:
 
 
 def _ros(console: Console, output: str) -> None:
-    """Print the demo's command, and what went in and came out, where a line holds it."""
+    """Print the demo's command, and requests and answers that fit into a line each."""
     lines = [line for line in output.splitlines() if line.strip()]
     _prompt(console, lines[0].removeprefix("$ "))
     exchanges = pairwise(lines[1:])

@@ -78,7 +78,7 @@ class Pending:
         self._send_cancel = send_cancel
         self._on_end = on_end
         self._texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._received_bytes = 0  # of the answer's UTF-8; only the client's thread uses it
+        self._received_bytes = 0  # length of the answer's UTF-8; only the client's thread uses it
         self._next_index = 0
         self._lock = threading.Lock()  # guards what follows; no callback is called while it is held
         self._done = threading.Event()
@@ -136,7 +136,7 @@ class Pending:
             self.fail(ClientError(f"the client failed: {error!r}"))
 
     def accepted(self) -> None:
-        """Note that the node has accepted the goal, and send a cancellation that came before."""
+        """Record that the node has accepted the goal, and send a cancellation that came before."""
         with self._lock:
             self._accepted = True
             cancelled = self._cancelled

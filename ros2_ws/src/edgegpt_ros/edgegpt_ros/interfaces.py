@@ -41,7 +41,7 @@ class GenerateAction:
     def __init__(self, node: Node, requests: Requests) -> None:
         """Serve the action."""
         self._requests = requests
-        self._handles: dict[bytes, RequestHandle] = {}  # of goals that have not ended
+        self._handles: dict[bytes, RequestHandle] = {}  # handles of goals that have not ended
         self._server = DeferredActionServer(
             node,
             Generate,

@@ -1,4 +1,4 @@
-"""Run the transitions of a lifecycle node on threads, one at a time, and survive the impossible ones."""
+"""Run the transitions of a lifecycle node on threads, one at a time, and refuse impossible ones."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The executable `generator`: one node, one executor thread, and an end within two seconds of a signal."""
+"""Executable `generator`: one node, one executor thread, and a shutdown within two seconds of a signal."""
 
 import os
 import signal
@@ -19,11 +19,11 @@ The lifecycle node `edgegpt`: answers prompts with the model in the parameter `m
 
 The README of edgegpt_ros lists all parameters; `ros2 param describe /edgegpt NAME` explains one."""
 
-# Time limits of the end: for the running work, for replies to clients, and for the executor's last callback.
+# Time limits at shutdown: for the running work, for replies to clients, for the executor's last callback.
 _WORK_S: Final = 0.8
 _REPLY_S: Final = 0.4
 _LEAVE_S: Final = 0.2
-# DDS withdraws, with the node, what a busy client has not fetched yet.
+# When the node ends, DDS withdraws replies that a busy client has not fetched yet.
 _LINGER_S: Final = 0.15
 
 # DDS derives port numbers from the domain, and those of domain 233 are above 65535. Fast DDS then ends the
@@ -52,10 +52,10 @@ def early_exit(name: str, usage: str, args: Sequence[str] | None) -> int | None:
     Args:
         name: name of the program, for the error.
         usage: printed for `--help`.
-        args: as of rclpy.init, the program's name first; None is sys.argv.
+        args: as in rclpy.init, the program's name first; None is sys.argv.
 
     Returns:
-        The exit code, or None for a program that shall begin.
+        The exit code, or None if the program can start.
     """
     arguments = list(sys.argv if args is None else args)[1:]
     if "--ros-args" in arguments:
@@ -63,7 +63,7 @@ def early_exit(name: str, usage: str, args: Sequence[str] | None) -> int | None:
     if "--help" in arguments or "-h" in arguments:
         print(usage)
         return 0
-    with suppress(ValueError):  # rclpy refuses what is no number
+    with suppress(ValueError):  # rclpy refuses what is not a number
         domain = int(os.environ.get("ROS_DOMAIN_ID", "0"), 0)
         if not 0 <= domain <= _LAST_DOMAIN:
             message = f"ROS_DOMAIN_ID must be from 0 to {_LAST_DOMAIN}, got {domain}"
@@ -108,7 +108,7 @@ def serve(args: Sequence[str] | None) -> int:
         done.wait(max(0.0, until - monotonic()))
     sleep(_LINGER_S)
     end.set()
-    executor.create_task(lambda: None)  # spin_once returns after a task, not when it is merely woken
+    executor.create_task(lambda: None)  # spin_once returns after a task, not when it is only woken
     thread.join(_LEAVE_S)
     if not ended or thread.is_alive():
         node.get_logger().warning("the node ends while the model is loading or running")

@@ -281,7 +281,7 @@ class Parameters:
 
 
 def _as_declared(parameter: Parameter) -> Parameter:
-    """Return the parameter with its declared type, if an integer stands for a double or [] for strings."""
+    """Return the parameter with its declared type; an integer becomes a double, and [] a list of strings."""
     entry = _ENTRIES.get(parameter.name)
     if entry is None:
         return parameter

@@ -28,12 +28,12 @@ class Requests:
         server: the server that answers; None while no model is loaded.
         state: state of the node's life cycle, as in messages to users.
         own: values of the options that a request does not set.
-        stream: whether an answer is streamed if the request does not say.
+        stream: whether an answer is streamed if the request leaves it open.
         chunk_ms: minimum time between two chunks of an answer, in milliseconds.
     """
 
     def __init__(self, publish: Callable[[TokenChunk], None], logger: RcutilsLogger) -> None:
-        """Begin without a server; `publish` sends a chunk to the topic `tokens`."""
+        """Start without a server; `publish` sends a chunk to the topic `tokens`."""
         self.server: GenerationServer | None = None
         self.state = "unconfigured"
         self.own = SamplingParams()
@@ -63,7 +63,7 @@ class Requests:
             request_id: id of the request, part of each chunk.
             request: a goal of Generate or a request of Complete.
             on_end: called once with the outcome, on the engine thread; at once when the request is refused.
-            on_chunk: called with every chunk as well, unless the request wants no stream. Without it only
+            on_chunk: called with every chunk as well, unless the request turns streaming off. Without it only
                 the topic `tokens` carries the chunks while the client waits for the whole answer: no chunk
                 is sent before chunk_ms, and the last one after the answer, because each costs the engine
                 thread at least 0.1 ms.

@@ -63,7 +63,7 @@ class Spinner:
             False where `stop` was called before.
         """
         self.ended = self.ended or "the client was closed"
-        self.call(lambda: None)  # spin_once returns after a task, not when it is merely woken
+        self.call(lambda: None)  # spin_once returns after a task, not when it is only woken
         self._thread.join(2.0)
         with self._lock:
             if self._stopped:
