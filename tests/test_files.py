@@ -11,13 +11,18 @@ from edgegpt.files import atomic_write, write_text
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return [path.name for path in folder.iterdir()]
 
 
-def test_a_finished_write_takes_the_final_name_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    write_text(tmp_path / "a.yaml", "naïve 😀\n")
-    assert (tmp_path / "a.yaml").read_bytes() == "naïve 😀\n".encode()
+def test_a_finished_write_has_the_final_name_and_the_rights_of_open_and_leaves_nothing_else(
+    tmp_path: Path,
+) -> None:
+    path, other = tmp_path / "a.yaml", tmp_path.with_name("other")
+    write_text(path, "naïve 😀\n")
+    assert path.read_bytes() == "naïve 😀\n".encode()
     assert names(tmp_path) == ["a.yaml"]
+    other.write_text("x")
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
 
 
 def test_the_final_name_does_not_exist_before_the_block_is_done(tmp_path: Path) -> None:
@@ -27,17 +32,12 @@ def test_the_final_name_does_not_exist_before_the_block_is_done(tmp_path: Path) 
         assert temporary.parent == tmp_path  # a rename across file systems would not be atomic
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(1)])
-def test_an_interrupted_write_keeps_the_old_file_whole(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_write_keeps_the_old_file_whole(tmp_path: Path, error: type[BaseException]) -> None:
     write_text(tmp_path / "a", "old")
-
-    def interrupted() -> None:
-        with atomic_write(tmp_path / "a") as temporary:
-            temporary.write_text("new, but on")
-            raise error
-
-    with pytest.raises(type(error)):
-        interrupted()
+    with pytest.raises(error), atomic_write(tmp_path / "a") as temporary:  # noqa: PT012
+        temporary.write_text("new, but on")
+        raise error
     assert (tmp_path / "a").read_text() == "old"
     assert names(tmp_path) == ["a"]
 
@@ -49,14 +49,8 @@ def test_a_full_disk_keeps_the_old_file_whole(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)  # where a full disk may first show
-    with pytest.raises(OSError, match="No space left") as told:
+    with pytest.raises(OSError, match="No space left") as error:
         write_text(tmp_path / "a", "new")
-    assert told.value.filename == str(tmp_path / "a")
+    assert error.value.filename == str(tmp_path / "a")
     assert (tmp_path / "a").read_text() == "old"
     assert names(tmp_path) == ["a"]
-
-
-def test_the_file_has_the_rights_that_open_would_have_given_it(tmp_path: Path) -> None:
-    write_text(tmp_path / "a", "x")
-    (tmp_path / "b").write_text("x")
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)

@@ -5,26 +5,26 @@ import pytest
 from conftest import Refused
 
 from edgegpt.errors import CacheError
-from edgegpt.runtime.kv_cache import KVCache
+from edgegpt.runtime import KVCache
 
 
-def cache_of(length: int) -> KVCache:
+@pytest.fixture
+def cache() -> KVCache:
+    """One with 7 of 10 positions in use."""
     cache = KVCache(n_layer=3, n_kv_head=2, capacity=10, head_dim=8)
     for n, array in enumerate(cache.arrays):
-        array[:, :, :length] = n + 1
-    cache.append(length)
+        array[:, :, :7] = n + 1
+    cache.append(7)
     return cache
 
 
-def test_a_cache_holds_keys_and_values_of_every_layer_and_knows_its_bytes() -> None:
-    cache = KVCache(n_layer=3, n_kv_head=2, capacity=10, head_dim=8)
+def test_a_cache_holds_keys_and_values_of_every_layer_and_knows_its_bytes(cache: KVCache) -> None:
     assert [array.shape for array in cache.arrays] == [(1, 2, 10, 8)] * 6
     assert {array.dtype for array in cache.arrays} == {np.dtype(np.float32)}
     assert cache.bytes == 6 * 2 * 10 * 8 * 4
 
 
-def test_length_and_room_follow_append_and_rewind() -> None:
-    cache = cache_of(7)
+def test_length_and_room_follow_append_and_rewind(cache: KVCache) -> None:
     assert (cache.length, cache.room) == (7, 3)
     cache.append(3)
     assert cache.room == 0
@@ -32,22 +32,21 @@ def test_length_and_room_follow_append_and_rewind() -> None:
     assert (cache.length, cache.room) == (2, 8)
 
 
-@pytest.mark.parametrize("n", [4, -1])
-def test_more_than_the_room_cannot_be_appended(refused: Refused, n: int) -> None:
-    cache = cache_of(7)
-    with refused(CacheError, n, 7, 10):
-        cache.append(n)
+def test_positions_that_a_cache_does_not_have_are_neither_appended_nor_rewound_to(
+    cache: KVCache, refused: Refused
+) -> None:
+    for n in (4, -1):
+        with refused(CacheError, n, 7, 10):
+            cache.append(n)
+    for n in (8, -1):
+        with refused(CacheError, n, 7):
+            cache.rewind(n)
     assert cache.length == 7
+    with refused(CacheError, 0):
+        KVCache(n_layer=3, n_kv_head=2, capacity=0, head_dim=8)
 
 
-@pytest.mark.parametrize("n", [8, -1])
-def test_a_cache_rewinds_only_to_positions_in_use(refused: Refused, n: int) -> None:
-    with refused(CacheError, n, 7):
-        cache_of(7).rewind(n)
-
-
-def test_a_fork_has_the_same_content_and_its_own_memory() -> None:
-    cache = cache_of(7)
+def test_a_fork_has_the_same_content_and_its_own_memory(cache: KVCache) -> None:
     fork = cache.fork()
     assert (fork.length, fork.capacity) == (7, 10)
     for ours, theirs in zip(cache.arrays, fork.arrays, strict=True):
@@ -56,8 +55,3 @@ def test_a_fork_has_the_same_content_and_its_own_memory() -> None:
         assert ours[0, 0, 0, 0] != -1
     fork.append(1)
     assert cache.length == 7
-
-
-def test_a_cache_without_room_is_refused(refused: Refused) -> None:
-    with refused(CacheError, 0):
-        KVCache(n_layer=3, n_kv_head=2, capacity=0, head_dim=8)

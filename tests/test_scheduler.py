@@ -1,7 +1,7 @@
 """edgegpt.serving.scheduler: which request runs, waits, is refused or preempted under each policy."""
 
 import threading
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from conftest import Refused
@@ -9,11 +9,14 @@ from helpers.scripted import Script
 from hypothesis import given, settings, strategies as st
 
 from edgegpt.errors import ConfigError, OverloadedError
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.serving.request import Request, RequestHandle
-from edgegpt.serving.scheduler import Overload, Scheduler
+from edgegpt.runtime import SamplingParams
+from edgegpt.serving import Overload, RequestHandle
+from edgegpt.serving.request import Request
+from edgegpt.serving.scheduler import Scheduler
 
 STREAM = Script("go", "ab").generator.stream("go")
+OVERLOADS = get_args(Overload)
+REFUSED = None
 
 
 def request(priority: int = 0, deadline_ms: float | None = None) -> RequestHandle:
@@ -33,65 +36,50 @@ def order(scheduler: Scheduler) -> list[RequestHandle]:
 def filled(overload: Overload, depth: int, *priorities: int) -> tuple[Scheduler, list[RequestHandle]]:
     scheduler = Scheduler(overload, depth)
     handles = [request(priority) for priority in priorities]
-    for each in handles:
-        assert scheduler.submit(each) == []
+    assert [scheduler.submit(each) for each in handles] == [[] for _ in handles]
     return scheduler, handles
 
 
-@pytest.mark.parametrize("overload", ["reject", "queue", "preempt", "latest"])
-@pytest.mark.parametrize("depth", [0, 1])
-def test_no_request_is_refused_while_none_runs(overload: Overload, depth: int) -> None:
-    scheduler, [first] = filled(overload, depth, 0)
-    assert scheduler.running is first
-    scheduler.advance()
-    assert scheduler.running is None
-    assert scheduler.submit(request(-1)) == []
-
-
-def test_reject_refuses_while_one_runs_whatever_the_priority(refused: Refused) -> None:
-    scheduler, [running] = filled("reject", 5, 0)
-    with refused(OverloadedError, "reject"):
-        scheduler.submit(request(9))
-    assert order(scheduler) == [running]
-
-
-def test_queue_refuses_when_queue_depth_requests_wait_whatever_the_priority(refused: Refused) -> None:
-    scheduler, handles = filled("queue", 2, 0, 0, 0)
-    with refused(OverloadedError, "queue_depth", 2):
-        scheduler.submit(request(9))
-    assert order(scheduler) == handles
-
-
-@pytest.mark.parametrize("overload", ["queue", "preempt"])
-def test_a_higher_priority_overtakes_waiting_requests_and_equals_keep_their_order(overload: Overload) -> None:
-    scheduler, _ = filled(overload, 9, 5, 0, 1, 0, 1, -1, 2)
-    assert [each.request.priority for each in order(scheduler)] == [5, 2, 1, 1, 0, 0, -1]
-    scheduler, handles = filled(overload, 9, 5, 1, 1, 1)
-    assert order(scheduler) == handles
-
-
-@pytest.mark.parametrize("priority", [0, 1])
-def test_preempt_ends_the_running_request_for_an_equal_or_higher_priority(priority: int) -> None:
-    scheduler, [running, waiting] = filled("preempt", 1, 0, -1)
-    new = request(priority)
-    assert scheduler.submit(new) == [running]
-    assert order(scheduler) == [running, new, waiting]
-
-
-def test_preempt_lets_a_lower_priority_wait_and_refuses_it_when_the_queue_is_full() -> None:
-    scheduler, handles = filled("preempt", 1, 5, 0)
-    with pytest.raises(OverloadedError):
-        scheduler.submit(request(1))
-    assert order(scheduler) == handles
+@pytest.mark.parametrize(
+    ("overload", "depth", "priorities", "new", "preempted", "left"),
+    [
+        *((overload, depth, [], -1, [], [0]) for overload in OVERLOADS for depth in (0, 1)),
+        ("reject", 5, [0], 9, REFUSED, [0]),
+        ("queue", 2, [0, 0, 0], 9, REFUSED, [0, 1, 2]),
+        *((overload, 9, [5, 0, 1, 0, 1, -1], 2, [], [0, 6, 2, 4, 1, 3, 5]) for overload in OVERLOADS[1:3]),
+        *((overload, 9, [5, 1, 1], 1, [], [0, 1, 2, 3]) for overload in OVERLOADS[1:3]),
+        *(("preempt", 1, [0, -1], priority, [0], [0, 2, 1]) for priority in (0, 1)),
+        ("preempt", 1, [5, 0], 1, REFUSED, [0, 1]),
+        ("latest", 1, [0, 0], 0, [1], [0, 2]),
+        ("latest", 2, [0, 5, 0], 0, [2], [0, 1, 3]),
+        ("latest", 1, [0, 5], 0, REFUSED, [0, 1]),
+    ],
+)
+def test_a_new_request_preempts_waits_or_is_refused_by_the_policy(
+    refused: Refused,
+    overload: Overload,
+    depth: int,
+    priorities: list[int],
+    new: int,
+    preempted: list[int] | None,
+    left: list[int],
+) -> None:
+    scheduler, handles = filled(overload, depth, *priorities)
+    handles.append(request(new))
+    if preempted is REFUSED:
+        with refused(OverloadedError, "reject" if overload == "reject" else f"queue_depth is {depth}"):
+            scheduler.submit(handles[-1])
+    else:
+        assert scheduler.submit(handles[-1]) == [handles[n] for n in preempted]
+    assert order(scheduler) == [handles[n] for n in left]
 
 
 def test_preempt_before_the_switch_is_done_ends_the_one_that_was_to_be_next() -> None:
     scheduler, [running] = filled("preempt", 1, 0)
-    second, third, urgent = request(), request(), request(5)
+    second, third, urgent, modest = request(), request(), request(5), request(4)
     assert scheduler.submit(second) == [running]
     assert scheduler.submit(third) == [second]
     assert scheduler.submit(urgent) == [third]
-    modest = request(4)
     assert scheduler.submit(modest) == []
     assert order(scheduler) == [running, urgent, modest]
 
@@ -102,24 +90,6 @@ def test_preempt_goes_before_its_waiting_equals_since_it_replaces_the_running_re
     new = request()
     assert scheduler.submit(new) == [waiting[0]]
     assert order(scheduler) == [waiting[0], new, waiting[1]]
-
-
-def test_latest_replaces_waiting_requests_and_not_the_running_one() -> None:
-    scheduler, [running] = filled("latest", 1, 0)
-    handles = [request() for _ in range(3)]
-    assert [scheduler.submit(each) for each in handles] == [[], [handles[0]], [handles[1]]]
-    assert order(scheduler) == [running, handles[2]]
-
-
-def test_latest_does_not_replace_a_higher_priority() -> None:
-    scheduler, [running, urgent] = filled("latest", 2, 0, 5)
-    first, second = request(), request()
-    assert scheduler.submit(first) == []
-    assert scheduler.submit(second) == [first]
-    assert order(scheduler) == [running, urgent, second]
-    scheduler, _ = filled("latest", 1, 0, 5)
-    with pytest.raises(OverloadedError):
-        scheduler.submit(first)
 
 
 def test_requests_whose_deadline_has_passed_leave_and_the_next_deadline_is_known() -> None:
@@ -148,7 +118,7 @@ def test_an_option_outside_its_range_is_refused(
 
 @settings(max_examples=50)
 @given(
-    st.sampled_from(["reject", "queue", "preempt", "latest"]),
+    st.sampled_from(OVERLOADS),
     st.integers(0, 3),
     st.lists(st.one_of(st.integers(-2, 2), st.sampled_from(["advance", "remove"])), max_size=20),
 )
@@ -172,10 +142,8 @@ def test_every_request_is_in_one_place_and_the_queue_is_bounded_and_in_order(
             except OverloadedError:
                 assert len(inside) > (0 if overload == "reject" else depth)
             else:
-                inside = [
-                    *(each for each in inside if each not in displaced or each is scheduler.running),
-                    new,
-                ]
+                kept = [each for each in inside if each not in displaced or each is scheduler.running]
+                inside = [*kept, new]
         waiting = scheduler.waiting
         assert len(scheduler) == len(waiting) <= depth + (overload == "preempt")
         assert sorted(map(id, inside)) == sorted(map(id, [*filter(None, [scheduler.running]), *waiting]))

@@ -1,8 +1,7 @@
 """edgegpt.tokenizer: no byte is lost, and no character is cut."""
 
 import json
-import unicodedata
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,43 +42,21 @@ texts = st.text(st.one_of(characters, characters, st.characters(min_codepoint=0x
 any_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
 
 
-# Nothing is lost
+def and_hard_ones(test: Callable[..., None]) -> Callable[..., None]:
+    for text in HARD:
+        test = example(text=text)(test)
+    return test
 
 
 @any_tokenizer
-@given(text=texts)
+@given(text=texts | st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape")))
+@and_hard_ones
 def test_no_byte_of_any_text_is_lost(name: str, text: str) -> None:
     tokenizer = TOKENIZERS[name]
     ids = tokenizer.encode(text)
     assert tokenizer.decode_bytes(ids) == text.encode("utf-8", "surrogateescape")
     assert tokenizer.eos_id not in ids
     assert all(0 <= i < tokenizer.vocab_size for i in ids)
-
-
-@any_tokenizer
-@pytest.mark.parametrize("text", HARD, ids=ascii)
-def test_hard_texts_come_back_byte_for_byte(name: str, text: str) -> None:
-    tokenizer = TOKENIZERS[name]
-    assert tokenizer.decode_bytes(tokenizer.encode(text)) == text.encode("utf-8", "surrogateescape")
-
-
-@any_tokenizer
-@given(raw=st.binary())
-def test_any_bytes_survive_as_surrogateescape(name: str, raw: bytes) -> None:
-    tokenizer = TOKENIZERS[name]
-    assert tokenizer.decode_bytes(tokenizer.encode(raw.decode("utf-8", "surrogateescape"))) == raw
-
-
-@any_tokenizer
-@given(text=st.text(characters))
-def test_a_valid_text_decodes_to_itself(name: str, text: str) -> None:
-    assert TOKENIZERS[name].decode(TOKENIZERS[name].encode(text)) == text
-
-
-def test_text_is_not_normalised() -> None:
-    composed, decomposed = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
-    encode = TOKENIZERS["gpt2"].encode
-    assert encode(composed) != encode(decomposed)
 
 
 @any_tokenizer
@@ -91,9 +68,6 @@ def test_a_text_of_any_length_is_cut_alike(name: str) -> None:
 def test_half_a_surrogate_pair_is_no_text(refused: Refused) -> None:
     with refused(TokenizerError, r"'\ud83d'"):
         TOKENIZERS["gpt2"].encode("broken \ud83d")
-
-
-# The stream
 
 
 @any_tokenizer
@@ -109,38 +83,23 @@ def test_chunks_of_a_stream_join_to_the_whole_decode(name: str, data: st.DataObj
 @any_tokenizer
 @given(text=st.text(characters))
 @example(text="👩‍👩‍👧‍👦 漢字 e\u0301\x00")
-def test_a_chunk_is_never_part_of_a_character(name: str, text: str) -> None:
+def test_a_valid_text_comes_back_and_a_chunk_is_never_part_of_a_character(name: str, text: str) -> None:
     tokenizer = TOKENIZERS[name]
-    stream = tokenizer.stream_decoder()
-    so_far = ""
-    for i in tokenizer.encode(text):
+    stream, ids, so_far = tokenizer.stream_decoder(), tokenizer.encode(text), ""
+    for i in ids:
         so_far += stream.push(i)
         assert text.startswith(so_far)  # so nothing was emitted that a later byte would change
-    assert so_far == text
+    assert so_far == text == tokenizer.decode(ids)
     assert stream.flush() == ""
 
 
-def test_a_character_comes_with_its_last_byte() -> None:
+def test_a_character_comes_with_its_last_byte_and_an_unfinished_one_ends_as_a_replacement() -> None:
     tokenizer = TOKENIZERS["bytes"]
-    stream = tokenizer.stream_decoder()
-    assert [stream.push(i) for i in tokenizer.encode("a😀b")] == ["a", "", "", "", "😀", "b"]
-
-
-def test_an_unfinished_character_ends_the_stream_as_a_replacement() -> None:
-    tokenizer = TOKENIZERS["bytes"]
-    stream = tokenizer.stream_decoder()
-    assert [stream.push(i) for i in tokenizer.encode("😀")[:3]] == ["", "", ""]
-    assert stream.flush() == "\ufffd" == tokenizer.decode(tokenizer.encode("😀")[:3])
-
-
-def test_two_streams_do_not_meet() -> None:
-    tokenizer = TOKENIZERS["bytes"]
-    first, second = tokenizer.stream_decoder(), tokenizer.stream_decoder()
-    first.push(tokenizer.encode("😀")[0])
-    assert second.push(tokenizer.encode("a")[0]) == "a"
-
-
-# Training
+    whole, cut = tokenizer.stream_decoder(), tokenizer.stream_decoder()  # at once, and they do not meet
+    ids = tokenizer.encode("a😀b")
+    assert [whole.push(i) + cut.push(i) for i in ids[:4]] == ["aa", "", "", ""]
+    assert cut.flush() == "\ufffd"
+    assert [whole.push(i) for i in ids[4:]] == ["😀", "b"]
 
 
 @pytest.mark.parametrize("split", ["gpt2", "words"])
@@ -152,10 +111,10 @@ def test_any_vocabulary_size_from_257_up_is_met_exactly(split: Split, size: int)
     assert 0 <= tokenizer.eos_id < size
 
 
-@pytest.mark.parametrize("size", [256, 0, -1])
-def test_a_vocabulary_that_cannot_hold_every_byte_is_refused(refused: Refused, size: int) -> None:
-    with refused(TokenizerError, "vocab_size", 257, size):
-        Tokenizer.train(TEXTS, size)
+def test_a_vocabulary_that_cannot_hold_every_byte_is_refused(refused: Refused) -> None:
+    for size in (256, 0, -1):
+        with refused(TokenizerError, "vocab_size", 257, size):
+            Tokenizer.train(TEXTS, size)
 
 
 def test_a_corpus_that_gives_no_more_ends_smaller() -> None:
@@ -167,52 +126,27 @@ def test_training_twice_gives_the_same_tokenizer() -> None:
     assert Tokenizer.train(TEXTS, 350).to_json() == Tokenizer.train(TEXTS, 350).to_json()
 
 
-def test_training_shortens_what_it_was_trained_on() -> None:
-    text = "the red mug"
-    assert len(TOKENIZERS["gpt2"].encode(text)) < len(TOKENIZERS["bytes"].encode(text)) == len(text)
-
-
-# The end of a text, and of a prompt
-
-
-def test_the_end_token_typed_by_a_person_is_text() -> None:
-    for tokenizer in TOKENIZERS.values():
-        ids = tokenizer.encode(f"go {END_OF_TEXT} on")
-        assert tokenizer.eos_id not in ids
-        assert tokenizer.decode(ids) == f"go {END_OF_TEXT} on"
-
-
-def test_the_end_token_itself_is_no_text() -> None:
-    tokenizer = TOKENIZERS["gpt2"]
-    assert tokenizer.decode([*tokenizer.encode("go"), tokenizer.eos_id]) == "go"
-    assert tokenizer.stream_decoder().push(tokenizer.eos_id) == ""
-
-
-def test_a_prompt_of_a_pair_model_ends_with_the_end_token_and_other_text_does_not() -> None:
+def test_the_end_token_is_no_text_and_ends_the_prompts_of_a_pair_model_alone() -> None:
     pairs, plain = TOKENIZERS["pairs"], TOKENIZERS["words"]
     assert pairs.encode_prompt("go") == [*pairs.encode("go"), pairs.eos_id]
-    assert pairs.eos_id not in pairs.encode("go")
     assert plain.encode_prompt("go") == plain.encode("go")
+    assert pairs.decode(pairs.encode_prompt("go")) == "go"
+    assert pairs.stream_decoder().push(pairs.eos_id) == ""
 
 
-# The split by words
-
-
-@given(st.text(st.characters(categories=["L"]), min_size=1))
-@example("mug")
-@example("Zahnbürste")
-def test_a_word_is_cut_alike_at_the_start_after_a_space_and_in_quotes(word: str) -> None:
-    encode = TOKENIZERS["words"].encode
+@given(st.text(st.characters(categories=["L"]), min_size=1), st.integers(0, 10**12))
+@example("mug", 0)
+@example("Zahnbürste", 12)
+def test_the_split_by_words_cuts_a_word_alike_in_any_place_and_a_number_into_digits(
+    word: str, number: int
+) -> None:
+    tokenizer = TOKENIZERS["words"]
+    encode = tokenizer.encode
     alone = encode(word)
     assert encode(f" {word}") == [*encode(" "), *alone]
     assert encode(f'"{word}"') == [*encode('"'), *alone, *encode('"')]
     assert encode(f"the {word}, please") == [*encode("the "), *alone, *encode(", please")]
-
-
-@given(st.integers(0, 10**12))
-def test_digits_stand_alone_in_the_split_by_words(number: int) -> None:
-    tokenizer = TOKENIZERS["words"]
-    assert [tokenizer.token_bytes(i).decode() for i in tokenizer.encode(str(number))] == list(str(number))
+    assert [tokenizer.token_bytes(i).decode() for i in encode(str(number))] == list(str(number))
 
 
 def test_the_gpt2_split_joins_a_space_to_its_word() -> None:
@@ -220,23 +154,15 @@ def test_the_gpt2_split_joins_a_space_to_its_word() -> None:
     assert b" the" in [tokenizer.token_bytes(i) for i in tokenizer.encode("on the mug")]
 
 
-# Files
-
-
 @any_tokenizer
 def test_a_tokenizer_survives_its_file(name: str, tmp_path: Path) -> None:
-    tokenizer = TOKENIZERS[name]
-    path = tmp_path / "tokenizer.json"
+    tokenizer, path = TOKENIZERS[name], tmp_path / "tokenizer.json"
     path.write_text(tokenizer.to_json(), encoding="utf-8")
     again = Tokenizer.from_file(path)
     assert again.to_json() == tokenizer.to_json()
-    assert (again.vocab_size, again.eos_id, again.prompt_suffix) == (
-        tokenizer.vocab_size,
-        tokenizer.eos_id,
-        tokenizer.prompt_suffix,
-    )
+    assert (again.vocab_size, again.eos_id) == (tokenizer.vocab_size, tokenizer.eos_id)
     for text in HARD:
-        assert again.encode(text) == tokenizer.encode(text)
+        assert again.encode_prompt(text) == tokenizer.encode_prompt(text)
 
 
 def changed(**changes: object) -> str:
@@ -326,22 +252,20 @@ def test_the_parts_of_gpt2_s_own_tokenizer_are_taken(changes: dict[str, object])
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"normalizer":' * 100_000, changed(model=[[[]]])])
-def test_a_damaged_file_is_one_short_line(text: str) -> None:
-    with pytest.raises(TokenizerError, match="here") as error:
+def test_a_damaged_file_is_one_short_line(refused: Refused, text: str) -> None:
+    with refused(TokenizerError, "here"):
         Tokenizer.from_json(text, "here")
-    assert "\n" not in str(error.value)
+    with pytest.raises(TokenizerError) as error:
+        Tokenizer.from_json(text, "here")
     assert len(str(error.value)) < 300
 
 
-def test_a_panic_of_the_library_is_a_tokenizer_error(
-    refused: Refused, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_panic_of_the_library_is_a_tokenizer_error(refused: Refused) -> None:
     endless = {**SPLIT, "pattern": {"Regex": "(a+)+$|(.+)+#"}}
     tokenizer = Tokenizer.from_json(changed(pre_tokenizer=sequence(endless, BYTES)))
     for n in (5000, 100_000):
         with refused(TokenizerError, "Onig"):
             tokenizer.encode("a" * n + "b")
-    capfd.readouterr()  # the library prints its own stack
 
 
 def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path, refused: Refused) -> None:
@@ -353,16 +277,10 @@ def test_a_missing_file_a_folder_and_a_binary_file_are_named(tmp_path: Path, ref
 
 def test_a_file_cannot_ask_for_texts_to_be_cut_or_padded() -> None:
     cut = {"max_length": 2, "direction": "Right", "stride": 0, "strategy": "LongestFirst"}
-    pad = {
-        "strategy": {"Fixed": 64},
-        "direction": "Right",
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": END_OF_TEXT,
-    }
-    tokenizer = Tokenizer.from_json(changed(truncation=cut, padding={**pad, "pad_to_multiple_of": None}))
-    assert tokenizer.encode(CORPUS[0]) == TOKENIZERS["gpt2"].encode(CORPUS[0])
-    assert tokenizer.prompt_suffix == ()
+    pad = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None}
+    pad |= {"pad_id": 0, "pad_type_id": 0, "pad_token": END_OF_TEXT}
+    tokenizer = Tokenizer.from_json(changed(truncation=cut, padding=pad))
+    assert tokenizer.encode_prompt(CORPUS[0]) == TOKENIZERS["gpt2"].encode(CORPUS[0])
 
 
 def test_an_added_token_is_its_own_text() -> None:
@@ -377,15 +295,16 @@ def test_an_added_token_is_its_own_text() -> None:
 @pytest.mark.parametrize("token_id", [-1, 257, 10**9])
 def test_an_unknown_id_is_refused_with_the_range(refused: Refused, token_id: int) -> None:
     tokenizer = TOKENIZERS["bytes"]
-    for call in (tokenizer.decode, tokenizer.decode_bytes):
+    for ids, call in (
+        ([token_id], tokenizer.decode),
+        ([token_id], tokenizer.decode_bytes),
+        (token_id, tokenizer.stream_decoder().push),
+    ):
         with refused(TokenizerError, token_id, 256):
-            call([token_id])
-    with refused(TokenizerError, token_id):
-        tokenizer.stream_decoder().push(token_id)
+            call(ids)  # type: ignore[operator]
 
 
 @any_tokenizer
 def test_the_tokens_bytes_are_all_different(name: str) -> None:
     tokenizer = TOKENIZERS[name]
-    every = sorted(tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size))
-    assert all(a != b for a, b in pairwise(every))
+    assert len({tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)}) == tokenizer.vocab_size

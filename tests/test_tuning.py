@@ -3,33 +3,40 @@
 import json
 import logging
 import os
-import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Refused
-from helpers.tiny_files import tiny_file, tokenizer, torch_greedy
+from helpers.scripted import greedy
+from helpers.threads import run_together
+from helpers.tiny_files import forbid, tiny_file, tokenizer, torch_greedy
 
 import edgegpt
 from edgegpt import contract
 from edgegpt.errors import EngineError, MeasureError
-from edgegpt.runtime import tuning
-from edgegpt.runtime.artifact import file_identity, open_artifact
-from edgegpt.runtime.engine import Engine
-from edgegpt.runtime.generator import TextGenerator
-from edgegpt.runtime.onnx_file import file_sha256, read_metadata
-from edgegpt.runtime.ort_backend import OrtBackend
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning, find, fingerprint, keep
+from edgegpt.runtime import (
+    PREFILL_CHUNK,
+    Engine,
+    OrtBackend,
+    TextGenerator,
+    Tuning,
+    file_identity,
+    file_sha256,
+    open_artifact,
+    read_metadata,
+    tuning,
+)
+from edgegpt.runtime.tuning import find, fingerprint, keep
 from edgegpt_export import export_checkpoint
 
 SHA = "a" * 64
 TUNED = Tuning(decode_threads=1, prefill_threads=2, spinning=True, prefill_chunk=8)
 TWO = Tuning(decode_threads=2, prefill_threads=2, spinning=False, prefill_chunk=32)
-PROMPT = "go to the kitchen, then find the red mug"
+UNTUNED = (1, 1, "0", PREFILL_CHUNK)  # as `settings` returns it
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +53,6 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-# --- the cache folder ---
-
-
 def test_a_tuning_is_found_again_and_replaced_by_the_next(cache_folder: Path) -> None:
     path = keep(SHA, TUNED)
     assert path.is_relative_to(cache_folder)
@@ -56,6 +60,7 @@ def test_a_tuning_is_found_again_and_replaced_by_the_next(cache_folder: Path) ->
     assert keep(SHA, TWO) == path
     assert find(SHA) == TWO
     assert [file.name for file in cache_folder.rglob("*") if file.is_file()] == [path.name]
+    assert find("b" * 64) is None  # another file
 
 
 def test_without_a_tuning_nothing_is_found_logged_or_created(
@@ -66,41 +71,44 @@ def test_without_a_tuning_nothing_is_found_logged_or_created(
     assert not cache_folder.exists()
 
 
-def test_another_file_has_another_tuning() -> None:
-    keep(SHA, TUNED)
-    assert find("b" * 64) is None
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("allowed_cpus", (0, 2)), ("allowed_cpus", (0,)), ("cgroup_quota", 1.5), ("cpu_name", "another")],
+    [
+        ("allowed_cpus", (0, 2)),
+        ("allowed_cpus", (0,)),
+        ("cgroup_quota", 1.5),
+        ("cpu_name", "another"),
+        ("onnxruntime", "0.0"),
+        ("edgegpt-robot", "0.0"),
+    ],
 )
-def test_a_tuning_of_another_machine_or_share_of_it_is_not_used(
+def test_a_tuning_of_another_machine_share_of_it_or_version_is_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, value: object
 ) -> None:
     keep(SHA, TUNED)
+    version = tuning._version
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(tuning, name, lambda: value)
+        if hasattr(tuning, name):
+            elsewhere.setattr(tuning, name, lambda: value)
+        else:
+            elsewhere.setattr(
+                tuning, "_version", lambda package: value if package == name else version(package)
+            )
         assert find(SHA) is None
         keep(SHA, Tuning.of_threads(1))
     assert find(SHA) == TUNED  # each keeps its own
     assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize("package", ["onnxruntime", "edgegpt-robot"])
-def test_a_tuning_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    keep(SHA, TUNED)
-    real = tuning._version
-    monkeypatch.setattr(tuning, "_version", lambda name: "0.0" if name == package else real(name))
-    assert find(SHA) is None
+def changed(*keys: str, value: object) -> Callable[[Path], bytes]:
+    def change(path: Path) -> bytes:
+        content = part = json.loads(path.read_text())
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = value
+        return json.dumps(content).encode()
 
-
-def changed(path: Path, *keys: str, value: object) -> str:
-    content = part = json.loads(path.read_text())
-    for key in keys[:-1]:
-        part = part[key]
-    part[keys[-1]] = value
-    return json.dumps(content)
+    return change
 
 
 @pytest.mark.parametrize(
@@ -112,21 +120,20 @@ def changed(path: Path, *keys: str, value: object) -> str:
         lambda path: b"null",
         lambda path: b"[" * 9000,
         lambda path: b" " * 10_001,
-        lambda path: changed(path, "tuning", "decode_threads", value=0),
-        lambda path: changed(path, "tuning", "decode_threads", value=True),
-        lambda path: changed(path, "tuning", "prefill_chunk", value="64"),
-        lambda path: changed(path, "tuning", "turbo", value=1),
-        lambda path: changed(path, "tuning", "prefill_threads", value=3),  # of two cores
-        lambda path: changed(path, "machine", "quota", value=1.0),
-        lambda path: changed(path, "file_sha256", value="b" * 64),
+        changed("tuning", "decode_threads", value=0),
+        changed("tuning", "decode_threads", value=True),
+        changed("tuning", "prefill_chunk", value="64"),
+        changed("tuning", "turbo", value=1),
+        changed("tuning", "prefill_threads", value=3),  # of two cores
+        changed("machine", "quota", value=1.0),
+        changed("file_sha256", value="b" * 64),
     ],
 )
 def test_a_damaged_or_foreign_tuning_is_logged_once_and_not_used(
-    caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], bytes | str]
+    caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], bytes]
 ) -> None:
     path = keep(SHA, TUNED)
-    content = spoil(path)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.write_bytes(spoil(path))
     assert find(SHA) is find(SHA) is None
     (warning,) = warnings(caplog)
     assert str(path.parent) in warning
@@ -138,14 +145,8 @@ def test_a_damaged_or_foreign_tuning_is_logged_once_and_not_used(
 def test_a_tuning_that_cannot_be_read_is_logged_once_and_not_used(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, really_open = keep(SHA, TUNED), Path.open
-
-    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self == path:
-            raise PermissionError(13, "Permission denied")
-        return really_open(self, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "open", refuse)  # tests may run as root, for whom every file is readable
+    path = keep(SHA, TUNED)
+    forbid(path, monkeypatch)
     assert find(SHA) is find(SHA) is None
     (warning,) = warnings(caplog)
     assert str(path.parent) in warning
@@ -162,15 +163,13 @@ def test_a_file_in_the_folders_place_is_no_cache(
         keep(SHA, TUNED)
 
 
-def test_a_read_only_folder_is_refused_with_the_way_out(
+def test_a_read_only_folder_and_a_missing_home_are_refused_with_the_way_out(
     refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for every user but root
-    with refused(MeasureError, "permission denied", "XDG_CACHE_HOME"):
-        keep(SHA, TUNED)
-
-
-def test_a_user_without_a_home_has_no_cache(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as read_only:
+        read_only.setattr(os, "access", lambda path, mode: False)  # as for every user but root
+        with refused(MeasureError, "permission denied", "XDG_CACHE_HOME"):
+            keep(SHA, TUNED)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     assert find(SHA) is None
@@ -189,21 +188,20 @@ def test_a_relative_cache_folder_is_ignored_as_the_specification_says(
 def test_concurrent_writers_leave_one_whole_tuning_and_readers_see_only_whole_ones(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    keep(SHA, TUNED)
+    tunings = [Tuning.of_threads(1), Tuning.of_threads(2)]
     seen: list[Tuning | None] = []
 
-    def write(n: int) -> None:
-        for _ in range(20):
-            keep(SHA, Tuning.of_threads(1 + n % 2))
-            seen.append(find(SHA))
+    def write(n: int) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(20):
+                keep(SHA, tunings[n % 2])
+                seen.append(find(SHA))
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        return work
+
+    run_together(*map(write, range(4)))
     assert len(seen) == 80
-    assert set(seen) <= {Tuning.of_threads(1), Tuning.of_threads(2)}
+    assert all(each in tunings for each in seen)
     assert warnings(caplog) == []
     assert [file.suffix for file in keep(SHA, TUNED).parent.iterdir()] == [".json"]
 
@@ -213,7 +211,11 @@ def test_the_fingerprint_is_the_processs_own(monkeypatch: pytest.MonkeyPatch) ->
     assert fingerprint().cpus == tuple(sorted(os.sched_getaffinity(0)))
 
 
-# --- load ---
+@pytest.mark.parametrize("name", ["decode_threads", "prefill_threads", "prefill_chunk", "spinning"])
+def test_a_value_outside_its_range_is_refused(refused: Refused, name: str) -> None:
+    for value in (0, "2", 1.5) if name != "spinning" else (1, None):
+        with refused(EngineError, name, value):
+            Tuning(**{**vars(TUNED), name: value})
 
 
 def backend_of(model: TextGenerator) -> OrtBackend:
@@ -230,13 +232,20 @@ def settings(model: TextGenerator) -> tuple[int, int, str, int]:
     return decode, prefill, spinning, model.engine.prefill_chunk
 
 
-def test_load_uses_the_tuning_of_this_very_file(tmp_path: Path) -> None:
+def test_load_uses_the_tuning_of_this_very_file_and_none_that_is_broken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tiny_file(tmp_path)
-    assert settings(edgegpt.load(file)) == (1, 1, "0", PREFILL_CHUNK)
-    keep(file_sha256(file), TUNED)
+    assert settings(edgegpt.load(file)) == UNTUNED
+    path = keep(file_sha256(file), TUNED)
     assert settings(edgegpt.load(file)) == (1, 2, "1", 8)
+    assert warnings(caplog) == []
+    path.write_text("{")
+    assert settings(edgegpt.load(file)) == UNTUNED
+    assert len(warnings(caplog)) == 1
+    keep(file_sha256(file), TUNED)
     file.write_bytes(file.read_bytes() + b"\x3a\x00")  # an empty graph more: the same model, another file
-    assert settings(edgegpt.load(file)) == (1, 1, "0", PREFILL_CHUNK)
+    assert settings(edgegpt.load(file)) == UNTUNED
 
 
 def test_threads_that_are_given_are_what_counts(tmp_path: Path) -> None:
@@ -248,16 +257,7 @@ def test_threads_that_are_given_are_what_counts(tmp_path: Path) -> None:
     assert open_artifact(file).prefill_session is None
 
 
-def test_a_broken_cache_never_breaks_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tiny_file(tmp_path)
-    keep(file_sha256(file), TUNED).write_text("{")
-    assert settings(edgegpt.load(file)) == (1, 1, "0", PREFILL_CHUNK)
-    assert len(warnings(caplog)) == 1
-
-
-def test_an_exported_file_is_identified_by_its_digest(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    file = tmp_path / "tiny.onnx"
-    export_checkpoint(tiny_checkpoint, file)
+def test_an_exported_file_is_identified_by_its_digest(file: Path) -> None:
     digest = read_metadata(file)[contract.META_FILE_SHA256]
     assert file_identity(file) == digest
     before = file.read_bytes()
@@ -266,41 +266,41 @@ def test_an_exported_file_is_identified_by_its_digest(tiny_checkpoint: Path, tmp
     assert file.read_bytes() == before
 
 
-# --- the same answers ---
-
-
-@pytest.fixture(params=["engine", "portable", "int8", "int8 with an int8 cache"])
-def file(request: pytest.FixtureRequest, tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    if request.param in (contract.ENGINE, contract.PORTABLE):
-        return tiny_file(tmp_path, request.param)
-    path = tmp_path / "tiny.onnx"
-    kv_cache = "int8" if "cache" in request.param else "fp32"
-    export_checkpoint(tiny_checkpoint, path, precision="int8", kv_cache=kv_cache)
-    return path
-
-
 @pytest.mark.parametrize("chosen", [TUNED, TWO])
-def test_a_tuned_model_gives_the_same_tokens(file: Path, chosen: Tuning) -> None:
-    untuned, engine = (Engine.from_artifact(open_artifact(file, threads=threads)) for threads in (1, chosen))
-    params = SamplingParams(temperature=0.0, max_new_tokens=20)
-    ids = tokenizer().encode_prompt(PROMPT)
+@pytest.mark.parametrize("made", ["engine", "portable", "int8", "int8 with an int8 cache"])
+def test_a_tuned_model_gives_the_same_tokens(
+    tiny_checkpoint: Path, tmp_path: Path, made: str, chosen: Tuning
+) -> None:
+    if made in (contract.ENGINE, contract.PORTABLE):
+        path = tiny_file(tmp_path, made)
+    else:
+        path, kv_cache = tmp_path / "tiny.onnx", "int8" if "cache" in made else "fp32"
+        export_checkpoint(tiny_checkpoint, path, precision="int8", kv_cache=kv_cache)
+    ids = tokenizer().encode_prompt("go to the kitchen, then find the red mug")
     assert len(ids) > chosen.prefill_chunk or chosen is TWO
-    expected = list(untuned.generate(ids, params))
-    assert list(engine.generate(ids, params)) == expected
+    untuned, tuned = (
+        list(
+            Engine.from_artifact(open_artifact(path, threads=threads)).generate(
+                ids, greedy(max_new_tokens=20)
+            )
+        )
+        for threads in (1, chosen)
+    )
+    assert tuned == untuned
 
 
 def test_two_sessions_share_a_cache_through_turns_rewinds_and_forks(tmp_path: Path) -> None:
-    file = tiny_file(tmp_path)
+    file, params = tiny_file(tmp_path), greedy(max_new_tokens=5)
     keep(file_sha256(file), TUNED)
     tuned, untuned = edgegpt.load(file).new_session(), edgegpt.load(file, threads=1).new_session()
-    params = SamplingParams(temperature=0.0, max_new_tokens=5)
     for prompt in ("go left", "stop"):
         assert tuned.generate(prompt, params).token_ids == untuned.generate(prompt, params).token_ids
     for session in (tuned, untuned):
         session.rewind(tokens=3)
-    other, another = tuned.fork(), untuned.fork()
-    assert other.generate("wait", params).token_ids == another.generate("wait", params).token_ids
     assert tuned.token_ids == untuned.token_ids
+    assert (
+        tuned.fork().generate("wait", params).token_ids == untuned.fork().generate("wait", params).token_ids
+    )
 
 
 class Noting:
@@ -320,29 +320,19 @@ class Noting:
 def test_prompts_run_on_one_session_and_decode_steps_on_the_other(tmp_path: Path) -> None:
     ran: list[str] = []
     artifact = open_artifact(tiny_file(tmp_path), threads=TUNED)
-    decode, prefill = (
-        Noting(session, name, ran)
-        for session, name in ((artifact.session, "decode"), (artifact.prefill_session, "prefill"))
-    )
+    decode = Noting(artifact.session, "decode", ran)
+    prefill = Noting(artifact.prefill_session, "prefill", ran)
     engine = Engine(decode, artifact.config, n_valid=270, prefill_session=prefill, prefill_chunk=8)
     ids = list(range(20))
-    params = SamplingParams(temperature=0.0, max_new_tokens=3)
-    assert list(engine.generate(ids, params)) == torch_greedy(ids, 3, engine.n_valid)
+    assert list(engine.generate(ids, greedy(max_new_tokens=3))) == torch_greedy(ids, 3)
     assert ran == ["prefill"] * 3 + ["decode"] * 2
     assert engine.token_losses(ids).shape == (19,)
 
 
 def test_the_warm_up_learns_the_latency_of_a_chunk(tmp_path: Path) -> None:
     file = tiny_file(tmp_path)
-    keep(file_sha256(file), Tuning(decode_threads=1, prefill_threads=2, spinning=False, prefill_chunk=20))
+    keep(file_sha256(file), replace(TUNED, prefill_chunk=20))
     latency = edgegpt.load(file).latency
     assert latency.prefill_call is not latency.decode
     parts = (latency.decode, latency.prefill_call, latency.prefill_token)
     assert all(np.isfinite(part.fastest) for part in parts)
-
-
-@pytest.mark.parametrize("name", ["decode_threads", "prefill_threads", "prefill_chunk", "spinning"])
-def test_a_value_outside_its_range_is_refused(refused: Refused, name: str) -> None:
-    for value in (0, "2", 1.5) if name != "spinning" else (1, None):
-        with refused(EngineError, name, value):
-            Tuning(**{**vars(TUNED), name: value})

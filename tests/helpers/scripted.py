@@ -1,24 +1,21 @@
-"""A model that answers from a script, a clock that only tests move, and a backend that tests look into."""
+"""A model that answers from a script on a clock that only tests move, and a backend that tests look into."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 from conftest import TINY
 
-from edgegpt.runtime.engine import Clock, Engine
-from edgegpt.runtime.generator import TextGenerator
-from edgegpt.runtime.ort_backend import Backend, BoundCall
-from edgegpt.runtime.sampling import Logits, SamplingParams
+from edgegpt.runtime import Backend, BoundCall, Clock, Engine, SamplingParams, TextGenerator
 from helpers.tiny_files import tokenizer
-
-GREEDY = SamplingParams(temperature=0.0)
 
 
 def greedy(**changes: Any) -> SamplingParams:
     """Return greedy params with some changed."""
     return SamplingParams(**{"temperature": 0.0, **changes})
+
+
+GREEDY = greedy()
 
 
 class ManualClock:
@@ -35,9 +32,10 @@ class Script:
     """A backend that answers `ids` after a prompt of n tokens, whatever the prompt.
 
     Attributes:
+        clock: of the engine, unless another one is given.
+        seconds: that a call which reads so many tokens takes.
         steps: number of tokens that each call has read.
         before_step: called with that number before each call.
-        after_step: called with the logits after it.
         bound: number of caches that were bound for decoding.
         generator: over this backend.
     """
@@ -45,23 +43,18 @@ class Script:
     prefills_apart = False
 
     def __init__(
-        self,
-        prompt: str,
-        answer: str | list[int],
-        *,
-        block_size: int = TINY.block_size,
-        clock: Clock = perf_counter,
+        self, prompt: str, answer: str, *, block_size: int = TINY.block_size, clock: Clock | None = None
     ) -> None:
         tokens = tokenizer()
-        ids = tokens.encode(answer) if isinstance(answer, str) else answer
         self.n_prompt = len(tokens.encode_prompt(prompt))
-        self.ids = [*ids, tokens.eos_id]
+        self.ids = [*tokens.encode(answer), tokens.eos_id]
+        self.clock = ManualClock()
+        self.seconds: Callable[[int], float] = lambda n_tokens: 0.0
         self.steps: list[int] = []
         self.before_step: Callable[[int], None] = lambda n_tokens: None
-        self.after_step: Callable[[Logits], None] = lambda logits: None
         self.bound = 0
         config = replace(TINY, block_size=block_size)
-        self.engine = Engine(None, config, n_valid=270, backend=self, clock=clock)
+        self.engine = Engine(None, config, n_valid=270, backend=self, clock=clock or self.clock)
         self.generator = TextGenerator(self.engine, tokens, GREEDY)
 
     def bind_decode(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
@@ -71,11 +64,11 @@ class Script:
     def bind_prefill(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
         def call() -> None:
             self.before_step(input_ids.size)
+            self.clock.now += self.seconds(input_ids.size)
             self.steps.append(input_ids.size)
             logits[:] = 0
             index = int(position_ids[0, -1]) - self.n_prompt + 1
             logits[0, -1, self.ids[min(max(index, 0), len(self.ids) - 1)]] = 1
-            self.after_step(logits)
 
         return call
 
@@ -94,7 +87,6 @@ class Script:
 class Call:
     """A call of the model that `Observed` intercepts; `run` runs it."""
 
-    decoding: bool
     input_ids: Any  # (1, T)
     logits: Any  # (1, R, vocab_size)
     run: BoundCall
@@ -110,19 +102,14 @@ class Observed:
 
     def bind_prefill(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
         run = self._backend.bind_prefill(input_ids, position_ids, logits, kv_arrays)
-        return lambda: self._around(Call(False, input_ids, logits, run))
+        return lambda: self._around(Call(input_ids, logits, run))
 
     def bind_decode(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
         run = self._backend.bind_decode(input_ids, position_ids, logits, kv_arrays)
-        return lambda: self._around(Call(True, input_ids, logits, run))
+        return lambda: self._around(Call(input_ids, logits, run))
 
 
 def observed(engine: Engine, around: Callable[[Call], None]) -> Engine:
     """Return an engine of the same model whose calls go through `around`."""
-    return Engine(
-        None,
-        engine.config,
-        n_valid=engine.n_valid,
-        prefill_chunk=engine.prefill_chunk,
-        backend=Observed(engine.backend, around),
-    )
+    backend = Observed(engine.backend, around)
+    return Engine(None, engine.config, n_valid=engine.n_valid, backend=backend)

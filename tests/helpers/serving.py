@@ -1,19 +1,16 @@
 """A server whose model takes a step only when a test lets it."""
 
 import threading
-from time import perf_counter
 from typing import Any
 
 from edgegpt.errors import EdgeGPTError
-from edgegpt.runtime.engine import Clock
-from edgegpt.runtime.sampling import SamplingParams
-from edgegpt.serving.request import RequestHandle
-from edgegpt.serving.server import GenerationServer
+from edgegpt.runtime import Clock, SamplingParams
+from edgegpt.serving import GenerationServer, RequestHandle
 from helpers.scripted import Script
+from helpers.threads import SOON
 
 PROMPT = "go"
 ANSWER = "abcdefgh"
-SOON = 10  # seconds after which a test that hangs fails
 
 Ending = tuple[str, str, type[EdgeGPTError] | None]  # text, finish reason and class of the error
 WHOLE: Ending = (ANSWER, "eos", None)
@@ -24,12 +21,14 @@ class HeldServer:
 
     Attributes:
         script: of the model; `script.steps` are those it has taken.
+        clock: of the script.
         ended: the names of the requests in the order of their ends.
     """
 
-    def __init__(self, *, clock: Clock = perf_counter, **options: Any) -> None:
+    def __init__(self, *, clock: Clock | None = None, **options: Any) -> None:
         self.script = Script(PROMPT, ANSWER, clock=clock)
         self.script.before_step = self._before_step
+        self.clock = self.script.clock
         self.ended: list[str] = []
         self._waits = threading.Semaphore(0)
         self._may = threading.Semaphore(0)
@@ -86,9 +85,5 @@ class HeldServer:
 
 def ended_as(handle: RequestHandle) -> Ending:
     """Wait for the outcome and return its text, finish reason and class of error."""
-    outcome = handle.outcome(SOON)
-    return (
-        outcome.reply.text,
-        outcome.reply.finish_reason,
-        None if outcome.error is None else type(outcome.error),
-    )
+    reply, error = handle.outcome(SOON).reply, handle.outcome().error
+    return reply.text, reply.finish_reason, None if error is None else type(error)

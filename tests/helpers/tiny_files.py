@@ -1,21 +1,23 @@
 """Model files of the tiny model for the runtime's tests, made without the export's verification."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
+import pytest
 import torch
 from conftest import CORPUS, TINY as TINY, random_gpt
 
 from edgegpt import contract
 from edgegpt.config.model import ModelConfig
 from edgegpt.model.gpt import GPT
+from edgegpt.runtime.sampling import Logits
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export.graph import build_engine_graph
 from edgegpt_export.portable import build_portable_graph
-
-# A model this small gains nothing from threads, and on a busy machine they wait for each other.
-torch.set_num_threads(1)
 
 
 @cache
@@ -67,7 +69,7 @@ def tiny_file(folder: Path, target: str = contract.ENGINE, config: ModelConfig =
     return write_file(folder / f"{target}.onnx", graph(target, config), metadata(target, config))
 
 
-def torch_logits(ids: list[int], config: ModelConfig = TINY) -> torch.Tensor:
+def torch_logits(ids: Sequence[int], config: ModelConfig = TINY) -> torch.Tensor:
     """Logits (V,) of the last token, recomputed whole by PyTorch."""
     return _torch_logits(tuple(ids), config)
 
@@ -79,9 +81,27 @@ def _torch_logits(ids: tuple[int, ...], config: ModelConfig) -> torch.Tensor:
     return logits
 
 
-def torch_greedy(ids: list[int], n: int, n_valid: int) -> list[int]:
+def torch_greedy(ids: Sequence[int], n: int, config: ModelConfig = TINY) -> list[int]:
     """The next n ids, each from a full recompute."""
     new: list[int] = []
     for _ in range(n):
-        new.append(int(torch_logits(ids + new)[:n_valid].argmax()))
+        new.append(int(torch_logits([*ids, *new], config)[: tokenizer().vocab_size].argmax()))
     return new
+
+
+def assert_logits(logits: Logits | None, ids: Sequence[int]) -> None:
+    """Those that PyTorch gives after the ids."""
+    assert logits is not None
+    np.testing.assert_allclose(logits, torch_logits(ids)[: len(logits)].numpy(), atol=1e-4, rtol=0)
+
+
+def forbid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file be opened by none; tests may run as root, for whom every file is readable."""
+    really_open = Path.open
+
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self == path:
+            raise PermissionError(13, "Permission denied")
+        return really_open(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
