@@ -13,7 +13,7 @@ import pytest
 import yaml
 from conftest import Refused
 from helpers.tiny_files import TINY, forbid, gpt, graph, metadata, tiny_file, write_file
-from onnx import TensorProto, helper, save_model
+from onnx import save_model
 
 import edgegpt
 from edgegpt import contract
@@ -59,13 +59,6 @@ def damaged_graph(folder: Path) -> Path:
     return content(whole.replace(b"GroupQueryAttention", b"GruupQueryAttention", 1))(folder)
 
 
-def foreign(folder: Path) -> Path:
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
-    relu = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [value])
-    save_model(helper.make_model(relu), folder / "a.onnx")
-    return folder / "a.onnx"
-
-
 def of_the_future(folder: Path) -> Path:
     model = graph()
     model.graph.node[0].op_type = "OperatorOfTheFuture"
@@ -93,7 +86,7 @@ BAD_FILES: list[tuple[str, Spoil, list[object]]] = [
     ("zip", content(b"PK\x03\x04" * 20), ["whole"]),
     ("pointer", content(b"version https://git-lfs"), ["whole"]),
     ("damaged graph", damaged_graph, ["damaged"]),
-    ("another tool", foreign, ["edgegpt export"]),
+    ("another tool", with_metadata(FORMAT_VERSION=None), ["edgegpt export"]),
     ("another format version", of_the_future, [7, contract.FORMAT_VERSION, "export"]),
     ("no tokenizer", with_metadata(TOKENIZER=None), ["edgegpt.tokenizer"]),
     ("no precision", with_metadata(PRECISION=None), ["edgegpt.precision"]),
@@ -121,10 +114,10 @@ BAD_FILES: list[tuple[str, Spoil, list[object]]] = [
     ("sampling value", with_metadata(SAMPLING='{"temperature": -1}'), ["temperature", -1]),
     ("sampling key", with_metadata(SAMPLING='{"temprature": 1}'), ["temprature"]),
     ("evidence deep", with_metadata(EVIDENCE='{"rows":' + "[" * 100_000), ["edgegpt.evidence"]),
-    *(
-        (f"data name {name}", with_data_name(name), ["edgegpt.data_file"])
-        for name in (None, "", "../big.onnx.data", "folder/big.onnx.data")
-    ),
+    ("no data name", with_data_name(None), ["edgegpt.data_file"]),
+    ("empty data name", with_data_name(""), ["edgegpt.data_file"]),
+    ("data outside", with_data_name("../big.onnx.data"), ["edgegpt.data_file"]),
+    ("data in a folder", with_data_name("folder/big.onnx.data"), ["edgegpt.data_file"]),
 ]
 
 
@@ -233,9 +226,7 @@ def test_a_file_that_may_not_be_read_is_refused(
         open_artifact(external.path)
 
 
-def test_a_renamed_file_is_refused_without_the_data_that_it_names_and_checked_against_it(
-    external: External, refused: Refused
-) -> None:
+def test_a_renamed_file_needs_the_data_that_it_names(external: External, refused: Refused) -> None:
     renamed, own = external.path.with_name("new.onnx"), external.path.with_name("new.onnx.data")
     external.path.rename(renamed)
     assert open_artifact(renamed).bytes  # its data has its name still
@@ -248,9 +239,7 @@ def test_a_renamed_file_is_refused_without_the_data_that_it_names_and_checked_ag
         open_artifact(renamed)
 
 
-def test_a_link_to_the_file_alone_finds_the_data_of_the_file(
-    external: External, tmp_path: Path, refused: Refused
-) -> None:
+def test_a_link_finds_the_data_of_its_file(external: External, tmp_path: Path, refused: Refused) -> None:
     link = tmp_path / "links" / "big.onnx"
     link.parent.mkdir()
     link.symlink_to(external.path)
@@ -272,9 +261,7 @@ def test_nan_weights_are_found_while_loading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [contract.ENGINE, contract.PORTABLE])
-def test_a_block_size_larger_than_the_graphs_is_found_while_loading(
-    tmp_path: Path, refused: Refused, target: str
-) -> None:
+def test_a_block_size_of_another_graph_is_found(tmp_path: Path, refused: Refused, target: str) -> None:
     entries = metadata(target, replace(TINY, block_size=49))
     path = write_file(tmp_path / "long.onnx", graph(target), entries)
     with refused(ArtifactError, path, "position 48"):

@@ -40,10 +40,6 @@ def test_the_answer_ends_before_the_deadline_with_the_text_so_far() -> None:
     assert reply.timing.total_ms < 105
 
 
-def test_an_answer_that_fits_is_not_cut() -> None:
-    assert ask(timed("abc"), deadline_ms=80).finish_reason == "eos"
-
-
 def test_steps_that_become_slower_move_the_stop_forward() -> None:
     script = timed()
     began = script.clock.now
@@ -121,9 +117,7 @@ def test_prompts_and_decode_steps_share_an_estimate_where_one_session_runs_both(
 
 @pytest.mark.parametrize(("hiccup", "requests"), [(0.1, 3), (1.0, 7), (30.0, 13)])
 @pytest.mark.parametrize("step", [0, 1, 5], ids=["prompt", "answer", "late"])
-def test_after_a_hiccup_the_answers_come_again_within_a_few_requests(
-    hiccup: float, requests: int, step: int
-) -> None:
+def test_after_a_hiccup_answers_come_again_in_a_few_requests(hiccup: float, requests: int, step: int) -> None:
     script = timed("abcdefgh", seconds=lambda n_tokens: 0.001)
     calm = script.seconds
     script.seconds = lambda n_tokens: 0.001 + hiccup * (len(script.steps) == step)

@@ -55,18 +55,14 @@ def spoiled(engine: Engine, token_ids: int | slice, logit: float) -> Engine:
 @pytest.mark.parametrize(
     ("length", "chunk"), [(1, 64), (2, 64), (7, 64), (47, 64), (48, 64), (20, 1), (20, 3), (20, 5)]
 )
-def test_prefill_in_chunks_of_any_size_gives_the_logits_of_pytorch(
-    engine: Engine, length: int, chunk: int
-) -> None:
+def test_prefill_in_any_chunks_gives_the_logits_of_pytorch(engine: Engine, length: int, chunk: int) -> None:
     engine.prefill_chunk = chunk
     ids, cache = [(7 * n) % 270 for n in range(length)], engine.new_cache()
     assert_logits(engine.prefill(cache, ids), ids)
     assert cache.length == length
 
 
-def test_decode_gives_the_logits_of_a_full_recompute_until_the_cache_is_full(
-    engine: Engine, refused: Refused
-) -> None:
+def test_decode_equals_a_full_recompute_until_the_cache_is_full(engine: Engine, refused: Refused) -> None:
     cache, ids = engine.new_cache(), list(PROMPT)
     engine.prefill(cache, ids)
     while cache.room:
@@ -90,9 +86,7 @@ def test_after_decode_rewind_and_fork_a_cache_computes_as_if_it_had_only_read_it
 
 
 @pytest.mark.parametrize("capacity", [8, 20, TINY.block_size])
-def test_generation_ends_with_the_capacity_which_changes_memory_and_nothing_else(
-    artifact: Artifact, capacity: int
-) -> None:
+def test_a_capacity_changes_memory_and_the_end_and_nothing_else(artifact: Artifact, capacity: int) -> None:
     engine = Engine.from_artifact(artifact, capacity=capacity)
     cache = engine.new_cache()
     assert engine.cache_bytes == cache.bytes == 2 * 2 * 32 * 4 * capacity
@@ -185,9 +179,7 @@ def test_token_losses_of_ids_that_cannot_be_read_or_predicted_are_refused(
 
 
 @pytest.mark.parametrize("token_id", [-1, 272, 100_000])
-def test_a_token_outside_the_vocabulary_is_not_decoded(
-    engine: Engine, refused: Refused, token_id: int
-) -> None:
+def test_a_token_outside_the_vocabulary_is_refused(engine: Engine, refused: Refused, token_id: int) -> None:
     cache = engine.new_cache()
     engine.prefill(cache, PROMPT)
     with refused(PromptError, token_id, 271):

@@ -106,9 +106,10 @@ def test_a_thread_that_is_interrupted_while_it_waits_blocks_no_other(
 
     holder = start(hold)
     assert holds.wait(SOON)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("edgegpt.runtime.fair_lock.threading", Interrupting(interrupted))
+    monkeypatch.setattr("edgegpt.runtime.fair_lock.threading", Interrupting(interrupted))
+    with pytest.raises(KeyboardInterrupt):
         lock.__enter__()
+    monkeypatch.undo()
     holder_may_end.set()
     join(holder)
     assert lock.waiting == 0

@@ -14,9 +14,7 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def test_a_finished_write_has_the_final_name_and_the_rights_of_open_and_leaves_nothing_else(
-    tmp_path: Path,
-) -> None:
+def test_a_finished_write_has_the_rights_of_open_and_leaves_nothing_else(tmp_path: Path) -> None:
     path, other = tmp_path / "a.yaml", tmp_path.with_name("other")
     write_text(path, "naïve 😀\n")
     assert path.read_bytes() == "naïve 😀\n".encode()

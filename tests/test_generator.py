@@ -34,9 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TextGenerator:
 
 
 @pytest.mark.parametrize(("target", "config"), [(contract.ENGINE, TINY), (contract.PORTABLE, ODD)])
-def test_a_reply_is_what_a_full_recompute_in_pytorch_says(
-    tmp_path: Path, target: str, config: ModelConfig
-) -> None:
+def test_a_reply_equals_a_full_recompute_in_pytorch(tmp_path: Path, target: str, config: ModelConfig) -> None:
     expected = torch_greedy(tokenizer().encode_prompt(PROMPT), 10, config)
     reply = edgegpt.load(tiny_file(tmp_path, target, config)).generate(PROMPT, greedy(max_new_tokens=10))
     assert list(reply.token_ids) == expected
@@ -91,7 +89,7 @@ def test_the_same_seed_gives_the_same_text_whatever_runs_before_or_meanwhile(mod
         ("END", {"stop": "END"}, ("", "stop")),
     ],
 )
-def test_an_answer_ends_at_its_end_after_no_step_for_a_token_that_it_does_not_have(
+def test_an_answer_ends_without_a_superfluous_step(
     answer: str, options: dict[str, Any], end: tuple[str, str]
 ) -> None:
     script = Script(PROMPT, answer)

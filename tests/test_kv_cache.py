@@ -32,9 +32,7 @@ def test_length_and_room_follow_append_and_rewind(cache: KVCache) -> None:
     assert (cache.length, cache.room) == (2, 8)
 
 
-def test_positions_that_a_cache_does_not_have_are_neither_appended_nor_rewound_to(
-    cache: KVCache, refused: Refused
-) -> None:
+def test_positions_that_a_cache_does_not_have_are_refused(cache: KVCache, refused: Refused) -> None:
     for n in (4, -1):
         with refused(CacheError, n, 7, 10):
             cache.append(n)

@@ -122,7 +122,7 @@ def test_an_option_outside_its_range_is_refused(
     st.integers(0, 3),
     st.lists(st.one_of(st.integers(-2, 2), st.sampled_from(["advance", "remove"])), max_size=20),
 )
-def test_every_request_is_in_one_place_and_the_queue_is_bounded_and_in_order(
+def test_every_request_is_in_one_place_of_an_ordered_queue(
     overload: Overload, depth: int, events: list[Any]
 ) -> None:
     scheduler = Scheduler(overload, depth)

@@ -169,9 +169,7 @@ def too_long(session: Session) -> None:
 
 
 @pytest.mark.parametrize("turn", [cancelled, closed, forgotten, never_begun, late, too_long])
-def test_a_turn_without_an_answer_leaves_the_session_as_it_was(
-    session: Session, turn: Callable[[Session], None]
-) -> None:
+def test_a_turn_without_an_answer_changes_nothing(session: Session, turn: Callable[[Session], None]) -> None:
     before = state(session)
     turn(session)
     assert state(session) == before

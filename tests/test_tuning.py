@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from edgegpt.runtime import (
 from edgegpt.runtime.tuning import find, fingerprint, keep
 from edgegpt_export import export_checkpoint
 
+Log = pytest.LogCaptureFixture
+Patch = pytest.MonkeyPatch
 SHA = "a" * 64
 TUNED = Tuning(decode_threads=1, prefill_threads=2, spinning=True, prefill_chunk=8)
 TWO = Tuning(decode_threads=2, prefill_threads=2, spinning=False, prefill_chunk=32)
@@ -40,7 +43,7 @@ UNTUNED = (1, 1, "0", PREFILL_CHUNK)  # as `settings` returns it
 
 
 @pytest.fixture(autouse=True)
-def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """An empty cache folder of a machine with two cores."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tuning, "allowed_cpus", lambda: (0, 1))
@@ -49,7 +52,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "edgegpt" / "tuning"
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: Log) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
@@ -63,9 +66,7 @@ def test_a_tuning_is_found_again_and_replaced_by_the_next(cache_folder: Path) ->
     assert find("b" * 64) is None  # another file
 
 
-def test_without_a_tuning_nothing_is_found_logged_or_created(
-    cache_folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_tuning_nothing_is_logged_or_created(cache_folder: Path, caplog: Log) -> None:
     assert find(SHA) is None
     assert warnings(caplog) == []
     assert not cache_folder.exists()
@@ -83,7 +84,7 @@ def test_without_a_tuning_nothing_is_found_logged_or_created(
     ],
 )
 def test_a_tuning_of_another_machine_share_of_it_or_version_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, value: object
+    monkeypatch: Patch, caplog: Log, name: str, value: object
 ) -> None:
     keep(SHA, TUNED)
     version = tuning._version
@@ -100,13 +101,17 @@ def test_a_tuning_of_another_machine_share_of_it_or_version_is_not_used(
     assert warnings(caplog) == []
 
 
-def changed(*keys: str, value: object) -> Callable[[Path], bytes]:
-    def change(path: Path) -> bytes:
-        content = part = json.loads(path.read_text())
+def content(data: bytes) -> Callable[[Path, Patch], object]:
+    return lambda path, patch: path.write_bytes(data)
+
+
+def changed(*keys: str, value: object) -> Callable[[Path, Patch], None]:
+    def change(path: Path, patch: Patch) -> None:
+        kept = part = json.loads(path.read_text())
         for key in keys[:-1]:
             part = part[key]
         part[keys[-1]] = value
-        return json.dumps(content).encode()
+        path.write_text(json.dumps(kept))
 
     return change
 
@@ -114,12 +119,7 @@ def changed(*keys: str, value: object) -> Callable[[Path], bytes]:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda path: b"",
-        lambda path: path.read_bytes()[:40],
-        lambda path: b"\xff\xfe\x00",
-        lambda path: b"null",
-        lambda path: b"[" * 9000,
-        lambda path: b" " * 10_001,
+        *map(content, [b"", b"{", b"\xff\xfe\x00", b"null", b"[" * 9000, b" " * 10_001]),
         changed("tuning", "decode_threads", value=0),
         changed("tuning", "decode_threads", value=True),
         changed("tuning", "prefill_chunk", value="64"),
@@ -127,14 +127,16 @@ def changed(*keys: str, value: object) -> Callable[[Path], bytes]:
         changed("tuning", "prefill_threads", value=3),  # of two cores
         changed("machine", "quota", value=1.0),
         changed("file_sha256", value="b" * 64),
+        forbid,
     ],
 )
 def test_a_damaged_or_foreign_tuning_is_logged_once_and_not_used(
-    caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], bytes]
+    caplog: Log, monkeypatch: Patch, spoil: Callable[[Path, Patch], object]
 ) -> None:
     path = keep(SHA, TUNED)
-    path.write_bytes(spoil(path))
-    assert find(SHA) is find(SHA) is None
+    with monkeypatch.context() as patch:
+        spoil(path, patch)
+        assert find(SHA) is find(SHA) is None
     (warning,) = warnings(caplog)
     assert str(path.parent) in warning
     assert "`edgegpt tune`" in warning
@@ -142,19 +144,7 @@ def test_a_damaged_or_foreign_tuning_is_logged_once_and_not_used(
     assert find(SHA) == TUNED
 
 
-def test_a_tuning_that_cannot_be_read_is_logged_once_and_not_used(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = keep(SHA, TUNED)
-    forbid(path, monkeypatch)
-    assert find(SHA) is find(SHA) is None
-    (warning,) = warnings(caplog)
-    assert str(path.parent) in warning
-
-
-def test_a_file_in_the_folders_place_is_no_cache(
-    cache_folder: Path, caplog: pytest.LogCaptureFixture, refused: Refused
-) -> None:
+def test_a_file_in_the_folders_place_is_no_cache(cache_folder: Path, caplog: Log, refused: Refused) -> None:
     cache_folder.parent.mkdir(parents=True)
     cache_folder.write_text("in the way")
     assert find(SHA) is None
@@ -164,7 +154,7 @@ def test_a_file_in_the_folders_place_is_no_cache(
 
 
 def test_a_read_only_folder_and_a_missing_home_are_refused_with_the_way_out(
-    refused: Refused, monkeypatch: pytest.MonkeyPatch
+    refused: Refused, monkeypatch: Patch
 ) -> None:
     with monkeypatch.context() as read_only:
         read_only.setattr(os, "access", lambda path, mode: False)  # as for every user but root
@@ -178,16 +168,14 @@ def test_a_read_only_folder_and_a_missing_home_are_refused_with_the_way_out(
 
 
 def test_a_relative_cache_folder_is_ignored_as_the_specification_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert keep(SHA, TUNED).is_relative_to(tmp_path / "home" / ".cache" / "edgegpt")
 
 
-def test_concurrent_writers_leave_one_whole_tuning_and_readers_see_only_whole_ones(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_concurrent_writers_and_readers_see_only_whole_tunings(caplog: Log) -> None:
     tunings = [Tuning.of_threads(1), Tuning.of_threads(2)]
     seen: list[Tuning | None] = []
 
@@ -206,7 +194,7 @@ def test_concurrent_writers_leave_one_whole_tuning_and_readers_see_only_whole_on
     assert [file.suffix for file in keep(SHA, TUNED).parent.iterdir()] == [".json"]
 
 
-def test_the_fingerprint_is_the_processs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fingerprint_is_the_processs_own(monkeypatch: Patch) -> None:
     monkeypatch.undo()
     assert fingerprint().cpus == tuple(sorted(os.sched_getaffinity(0)))
 
@@ -227,14 +215,13 @@ def settings(model: TextGenerator) -> tuple[int, int, str, int]:
     """Threads of both sessions, spinning, and the length of a chunk, as they are in force."""
     backend = backend_of(model)
     both = [session.get_session_options() for session in (backend.session, backend.prefill_session)]
+    assert {options.inter_op_num_threads for options in both} == {1}
     (spinning,) = {options.get_session_config_entry("session.intra_op.allow_spinning") for options in both}
     decode, prefill = (options.intra_op_num_threads for options in both)
     return decode, prefill, spinning, model.engine.prefill_chunk
 
 
-def test_load_uses_the_tuning_of_this_very_file_and_none_that_is_broken(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_load_uses_the_tuning_of_this_very_file_and_none_that_is_broken(tmp_path: Path, caplog: Log) -> None:
     file = tiny_file(tmp_path)
     assert settings(edgegpt.load(file)) == UNTUNED
     path = keep(file_sha256(file), TUNED)
@@ -289,43 +276,30 @@ def test_a_tuned_model_gives_the_same_tokens(
     assert tuned == untuned
 
 
-def test_two_sessions_share_a_cache_through_turns_rewinds_and_forks(tmp_path: Path) -> None:
-    file, params = tiny_file(tmp_path), greedy(max_new_tokens=5)
-    keep(file_sha256(file), TUNED)
-    tuned, untuned = edgegpt.load(file).new_session(), edgegpt.load(file, threads=1).new_session()
-    for prompt in ("go left", "stop"):
-        assert tuned.generate(prompt, params).token_ids == untuned.generate(prompt, params).token_ids
-    for session in (tuned, untuned):
-        session.rewind(tokens=3)
-    assert tuned.token_ids == untuned.token_ids
-    assert (
-        tuned.fork().generate("wait", params).token_ids == untuned.fork().generate("wait", params).token_ids
-    )
-
-
-class Noting:
+def noting(session: Any, name: str, ran: list[str]) -> Any:
     """A session that notes its name at each run."""
 
-    def __init__(self, session: Any, name: str, ran: list[str]) -> None:
-        self._session, self._name, self._ran = session, name, ran
+    def run(binding: Any) -> None:
+        ran.append(name)
+        session.run_with_iobinding(binding)
 
-    def io_binding(self) -> Any:
-        return self._session.io_binding()
-
-    def run_with_iobinding(self, binding: Any) -> None:
-        self._ran.append(self._name)
-        self._session.run_with_iobinding(binding)
+    return SimpleNamespace(io_binding=session.io_binding, run_with_iobinding=run)
 
 
-def test_prompts_run_on_one_session_and_decode_steps_on_the_other(tmp_path: Path) -> None:
+def test_prompts_run_on_one_session_and_decode_steps_on_the_other_with_the_same_cache(tmp_path: Path) -> None:
     ran: list[str] = []
     artifact = open_artifact(tiny_file(tmp_path), threads=TUNED)
-    decode = Noting(artifact.session, "decode", ran)
-    prefill = Noting(artifact.prefill_session, "prefill", ran)
+    decode = noting(artifact.session, "decode", ran)
+    prefill = noting(artifact.prefill_session, "prefill", ran)
     engine = Engine(decode, artifact.config, n_valid=270, prefill_session=prefill, prefill_chunk=8)
-    ids = list(range(20))
-    assert list(engine.generate(ids, greedy(max_new_tokens=3))) == torch_greedy(ids, 3)
+    cache, ids, params = engine.new_cache(), list(range(20)), greedy(max_new_tokens=3)
+    tokens = list(engine.generate(ids, params, cache=cache))
+    assert tokens == torch_greedy(ids, 3)
     assert ran == ["prefill"] * 3 + ["decode"] * 2
+    cache.rewind(21)
+    fork = cache.fork()
+    for each, new in ((fork, [5, 6]), (cache, [7])):
+        assert list(engine.generate(new, params, cache=each)) == torch_greedy([*ids, tokens[0], *new], 3)
     assert engine.token_losses(ids).shape == (19,)
 
 
