@@ -74,7 +74,7 @@ def check(file: Path, tmp_path: Path) -> RunCheck:
 
 @pytest.fixture
 def measure_as(monkeypatch: pytest.MonkeyPatch) -> MeasureAs:
-    """`measure_as(a, b)` makes processes measure these in turn, the last from then on; `measure_as()` none."""
+    """`measure_as(a, b)` lets processes measure these in turn, the last from then on; `measure_as()` none."""
 
     def use(*results: ProcessResult) -> list[MeasureSpec]:
         ran: list[MeasureSpec] = []
