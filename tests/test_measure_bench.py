@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import CommandError
-from helpers.sample_figures import FIGURES, MACHINE
+from helpers.sample_figures import BLIND, FIGURES, MACHINE, SILENT
 from helpers.tiny_files import tiny_file
 from rich.console import Console
 
@@ -97,10 +97,7 @@ def test_a_busy_machine_is_named_in_table_json_and_plot() -> None:
 
 
 def test_what_the_system_does_not_report_is_unknown_and_no_error() -> None:
-    blind = dict.fromkeys(("imported", "loaded", "worked", "peak_rss_bytes", "idle_cpu_percent"))
-    silent = dict.fromkeys(("load", "governor", "last_level_cache_bytes", "memory_bytes"))
-    process: Any = replace(FIGURES, **blind)  # type: ignore[arg-type]
-    result = replace(MADE, processes=(process,), machine=replace(MACHINE, **silent))  # type: ignore[arg-type]
+    result = replace(MADE, processes=(replace(FIGURES, **BLIND),), machine=SILENT)
     assert "unknown" in shown(result)
     assert result.to_json()["memory"]["loaded"] is None
 
@@ -183,8 +180,8 @@ def test_what_cannot_be_measured_or_drawn_is_refused_before_measuring(
 def test_without_matplotlib_the_extra_is_named(
     tmp_path: Path, command_error: CommandError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr("edgegpt.measure.save_plot")  # first, as this loads the module
     monkeypatch.delitem(sys.modules, "edgegpt.measure.plot")
-    monkeypatch.delattr("edgegpt.measure.save_plot", raising=False)  # where a test has used it before
     for name in ("matplotlib", "matplotlib.axes"):
         monkeypatch.setitem(sys.modules, name, None)
     assert "[report]" in command_error("bench", "none.onnx", "--plot", tmp_path / "x.png")

@@ -7,12 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import CommandError
 from helpers.page_text import Page
 from helpers.sample_figures import MACHINE
 from helpers.sample_report import made_bench, made_check, made_report
@@ -21,23 +21,18 @@ from helpers.tiny_files import graph, metadata, write_file
 from edgegpt import contract
 from edgegpt.cli.main import main
 from edgegpt.errors import ArtifactError
-from edgegpt.measure.bench import Bench
 from edgegpt.report.commands import CHECK_OPTION, Options, commands
 from edgegpt.report.report import make_report
 from edgegpt_export import export_checkpoint
 
 Capture = pytest.CaptureFixture[str]
-CommandError = Callable[..., str]
 REPORT = "edgegpt.report.report"
 
 
 @pytest.fixture
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(*_: object, **__: object) -> None:
-        raise AssertionError("measured before the input was checked")
-
     for name in ("repeat_checks", "run_bench", "check_file"):
-        monkeypatch.setattr(f"{REPORT}.{name}", measure)
+        monkeypatch.setattr(f"{REPORT}.{name}", lambda *_, **__: pytest.fail("measured too early"))
 
 
 @pytest.fixture
@@ -66,9 +61,7 @@ def made(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
         (["--budget", "none.yaml"], "none.yaml"),
         (["--budget", "broken.yaml"], "broken.yaml"),
         (["--budget", "order.yaml"], "order.yaml p50 p99"),
-        (["--budget", "unknown.yaml"], "unknown.yaml artefact_mb"),
         (["--budget", "prompt.yaml"], "prompt_tokens 47 48"),
-        (["--budget", "data.yaml"], "none.jsonl"),
         (["--budget", "long.yaml"], "long.jsonl line 1"),
         (["--profile", "broken.yaml"], "broken.yaml"),
         (["--target", "broken.yaml"], "broken.yaml"),
@@ -83,15 +76,10 @@ def test_bad_options_are_refused_before_measuring(
     monkeypatch: pytest.MonkeyPatch,
     command_error: CommandError,
 ) -> None:
-    for name, text in {
-        "broken": "name: [",
-        "order": "name: x\ntoken_ms: {p50: 4, p99: 2}\n",
-        "unknown": "name: x\nartefact_mb: 1\n",
-        "prompt": "name: x\nttft_ms: {prompt_tokens: 48, p50: 4}\n",
-        "data": "name: x\naccuracy: {path: none.jsonl, minimum: 0.5}\n",
-        "long": "name: x\naccuracy: {path: long.jsonl, minimum: 0.5}\n",
-    }.items():
-        (folder / f"{name}.yaml").write_text(text)
+    (folder / "broken.yaml").write_text("name: [")
+    (folder / "order.yaml").write_text("name: x\ntoken_ms: {p50: 4, p99: 2}")
+    (folder / "prompt.yaml").write_text("name: x\nttft_ms: {prompt_tokens: 48, p50: 4}")
+    (folder / "long.yaml").write_text("name: x\naccuracy: {path: long.jsonl, minimum: 0.5}")
     (folder / "long.jsonl").write_text(json.dumps({"prompt": "go", "completion": "x y " * 100}) + "\n")
     (folder / "folder.html").mkdir()
     before = set(folder.iterdir())
@@ -111,22 +99,22 @@ def test_a_file_without_a_readable_verification_is_refused(
     entries = {**metadata(), contract.META_EVIDENCE: evidence}
     path = write_file(tmp_path / "evidence.onnx", graph(), entries)
     assert str(path) in command_error("report", path, "--out", tmp_path / "x.html")
-
-
-@pytest.mark.usefixtures("nothing_is_measured")
-def test_a_damaged_file_is_refused(tmp_path: Path, file: Path, command_error: CommandError) -> None:
-    damaged = tmp_path / "damaged.onnx"
-    for path in (tmp_path / "none.onnx", damaged):
-        assert str(path) in command_error("report", path, "--out", tmp_path / "x.html")
-        damaged.write_bytes(file.read_bytes()[:-1000])
+    path.write_bytes(path.read_bytes()[:-1000])
+    assert str(path) in command_error("report", path, "--out", tmp_path / "x.html")
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
 def test_a_missing_extra_is_named(file: Path, tmp_path: Path, package: str) -> None:
-    script = (
-        f"import sys; sys.modules[{package!r}] = None; from edgegpt.cli.main import main; sys.exit(main())"
-    )
-    command = [sys.executable, "-c", script, "report", str(file), "--out", str(tmp_path / "x.html")]
+    script = f"import sys; sys.modules[{package!r}] = None; from edgegpt.cli.main import main; "
+    command = [
+        sys.executable,
+        "-c",
+        f"{script}sys.exit(main())",
+        "report",
+        file,
+        "--out",
+        tmp_path / "x.html",
+    ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert package in run.stderr
@@ -142,7 +130,7 @@ def test_the_checksum_of_a_budget_is_of_what_was_read(
     budget, content = tmp_path / "b.yaml", b"name: b\r\nartifact_mb: 8\r\n"
     budget.write_bytes(content)
 
-    def edited_meanwhile(*_: object, **__: object) -> Bench:
+    def edited_meanwhile(*_: object, **__: object) -> object:
         budget.write_text("name: b\nartifact_mb: 9\n")
         return made_bench(file)
 
@@ -159,7 +147,7 @@ def test_a_file_that_is_exported_again_meanwhile_gives_no_report(
     path = tmp_path / "a.onnx"
     shutil.copy(file, path)
 
-    def exported_again(*_: object, **__: object) -> Bench:
+    def exported_again(*_: object, **__: object) -> object:
         shutil.copy(int8_file, path)
         return made_bench(path)
 

@@ -9,9 +9,8 @@ from helpers.page_text import Page
 from helpers.sample_report import around, made_bench, made_report
 from helpers.sample_target import TARGET
 
-from edgegpt.measure.machine import this_machine
-from edgegpt.prediction.predict import Predictor
-from edgegpt.prediction.target import Target, TargetMachine
+from edgegpt.measure import this_machine
+from edgegpt.prediction import Predictor, Target, TargetMachine
 from edgegpt.report.html import number, page
 from edgegpt.report.roofline import ProfileComparison, compare, roofline
 
