@@ -86,15 +86,6 @@ def test_each_limit_and_each_property_of_the_file_is_a_test(pytester: pytest.Pyt
         assert f"edgegpt.{name}" in {p.get("name") for p in cases[name].iter("property")}
 
 
-def test_a_broken_limit_fails_alone_with_figure_and_limit(pytester: pytest.Pytester, model: Path) -> None:
-    pytester.makefile(".yaml", tight="name: tight\nparameters: 1000\nartifact_mb: 5\n")
-    result = run(pytester, model, "tight.yaml")
-    result.assert_outcomes(passed=4, failed=1)
-    (message,) = assert_sentences(result, 1)
-    assert all(part in message for part in ("tiny.onnx", "'tight'", "parameters", "1,000"))
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
 def test_a_test_is_chosen_by_its_node_id_by_k_and_by_m(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makepyfile(test_other="def test_other(): pass")
     run(pytester, model, "sizes.yaml", "sizes.yaml::artifact_mb").assert_outcomes(passed=1)
@@ -111,7 +102,7 @@ def test_a_file_that_cannot_be_measured_fails_each_test_with_one_sentence(pytest
     assert "damaged.onnx" in sentences[0]
 
 
-def test_the_table_marks_a_least_value_and_names_the_board_and_its_goals_as_they_are(
+def test_a_broken_limit_fails_alone_with_figure_and_limit_and_the_table_names_the_board_and_its_goals(
     pytester: pytest.Pytester, model: Path
 ) -> None:
     pytester.path.joinpath("turns.jsonl").write_text('{"prompt": "turn", "completion": "left"}\n')
@@ -120,19 +111,15 @@ def test_the_table_marks_a_least_value_and_names_the_board_and_its_goals_as_they
     pytester.makefile(".yaml", goal=text)
     result = run(pytester, model, "goal.yaml")
     result.assert_outcomes(passed=4, failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (message,) = assert_sentences(result, 1)
+    assert [part for part in ("tiny.onnx", "'goal'", "accuracy", "0.5") if part not in message] == []
     result.stdout.fnmatch_lines(
         ["accuracy *at least 0.5 *0 *-100% *broken", "*: a board for --seconds", "*: parameters"]
     )
 
 
 # Parity, causality, determinism
-
-
-def test_a_file_without_evidence_has_not_proved_its_parity(pytester: pytest.Pytester) -> None:
-    unproved = write_file(pytester.path / "unproved.onnx", graph(), metadata())
-    result = run(pytester, unproved, "sizes.yaml", "-k", "parity or causality or determinism")
-    result.assert_outcomes(passed=2, failed=1, deselected=2)
-    result.stdout.fnmatch_lines(["*unproved.onnx*verification result*"])
 
 
 def test_with_a_checkpoint_the_file_is_verified_against_pytorch(
@@ -147,11 +134,16 @@ def test_with_a_checkpoint_the_file_is_verified_against_pytorch(
     result.stdout.fnmatch_lines(["*other.onnx*checkpoint*"])
 
 
-@pytest.mark.parametrize("evidence", ['{"limits": null}', '{"rows": [1], "limits": null}', "[]"])
-def test_evidence_that_cannot_be_read_fails_in_one_sentence(pytester: pytest.Pytester, evidence: str) -> None:
+@pytest.mark.parametrize(
+    ("evidence", "failed"),
+    [('{"top1": 1}', 1), ('{"limits": null}', 2), ('{"rows": [1], "limits": null}', 2), ("[]", 2)],
+)
+def test_a_file_without_readable_evidence_has_not_proved_its_parity(
+    pytester: pytest.Pytester, evidence: str, failed: int
+) -> None:
     odd = tampered(pytester.path / "odd.onnx", contract.META_EVIDENCE, evidence)
-    result = run(pytester, odd, "sizes.yaml", "-k", "causality or parity")
-    failed = result.parseoutcomes()["failed"]
+    result = run(pytester, odd, "sizes.yaml", "-k", "parity or causality or determinism")
+    result.assert_outcomes(passed=3 - failed, failed=failed, deselected=2)
     assert all("odd.onnx" in sentence for sentence in assert_sentences(result, failed))
 
 
@@ -188,15 +180,6 @@ def test_own_samples_are_held(edgegpt_budget):
 def test_own_samples_beyond(edgegpt_budget):
     edgegpt_budget.hold("token_ms.p50", [2e9] * 30)
 
-def test_one_number_is_exact(edgegpt_budget):
-    edgegpt_budget.hold("token_ms.max", 2e9)
-
-def test_no_number(edgegpt_budget):
-    edgegpt_budget.hold("token_ms.max", float("nan"))
-
-def test_too_few(edgegpt_budget):
-    edgegpt_budget.hold("token_ms.p50", [2e9] * 5)
-
 @pytest.mark.edgegpt_budget
 def test_what_was_measured(edgegpt_budget):
     assert edgegpt_budget.measured("load_ms").estimate.value > 0
@@ -232,26 +215,19 @@ def test_unrelated():
 def test_tests_by_hand_measure_against_the_budget(pytester: pytest.Pytester, model: Path) -> None:
     pytester.makepyfile(BY_HAND)
     result = run(pytester, model, "roomy.yaml", "-rs", "-k", "test_", "--strict-markers")
-    result.assert_outcomes(passed=4, failed=5, errors=1, skipped=2, deselected=len(ITEMS))
-    result.stdout.fnmatch_lines(
-        [
-            "*token_ms.p50 *2,000,000,000*1,000,000,000",
-            "*token_ms.max *2,000,000,000*1,000,000,000",
-            "token_ms.max *nan",
-            "token_ms.p50 *6 *5*",
-            "*'roomy'*'token_ms.p5O'*'token_ms.p50'*",
-        ]
-    )
+    result.assert_outcomes(passed=4, failed=2, errors=1, skipped=2, deselected=len(ITEMS))
+    beyond, slip = assert_sentences(result, 2)
+    assert [part for part in ("token_ms.p50", "2,000,000,000", "1,000,000,000") if part not in beyond] == []
+    assert [part for part in ("'roomy'", "'token_ms.p5O'", "'token_ms.p50'") if part not in slip] == []
     result.stdout.fnmatch_lines_random(
         ["there *'token_ms.p5O'*'token_ms.p50'*", "SKIPPED*'roomy'*'jitter'", "SKIPPED*peak_rss_mb"]
     )
-    assert_sentences(result, 5)
 
 
 def test_without_the_options_tests_by_hand_are_skipped_and_others_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BY_HAND)
     result = pytester.runpytest_subprocess("-rs", "--strict-markers")
-    result.assert_outcomes(passed=1, skipped=11)
+    result.assert_outcomes(passed=1, skipped=8)
     result.stdout.fnmatch_lines(["SKIPPED*--edgegpt-model *--edgegpt-budget *"])
 
 
