@@ -26,8 +26,7 @@ Capture = pytest.CaptureFixture[str]
         ("generate FILE hello", "edgegpt.runtime.load"),
         ("profile --out OUT", "edgegpt.profiling.profile_board"),
         ("tune FILE", "edgegpt.autotune.autotune"),
-        # In the middle of an export.
-        ("export CHECKPOINT --out OUT", "edgegpt_export.export.build"),
+        ("export CHECKPOINT --out OUT", "edgegpt_export.export.build"),  # in the middle
     ],
 )
 def test_an_interrupted_command_is_one_line_and_leaves_no_file(
@@ -49,7 +48,6 @@ def test_an_interrupted_command_is_one_line_and_leaves_no_file(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(work, ctrl_c)
-    capsys.readouterr()
     assert main([str(paths.get(word, word)) for word in command.split()]) == 130
     output = capsys.readouterr()
     assert output.out == ""

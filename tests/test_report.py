@@ -156,15 +156,11 @@ def test_work_predictions_and_commands_are_on_the_page(seen: Page, document: Any
 # Verdict
 
 
-def test_without_a_budget_the_page_passes(file: Path) -> None:
+def test_without_a_budget_the_page_passes_unless_a_check_fails_here(file: Path) -> None:
     report = made_report(file)
     assert report.passed
     assert "failed" not in Page(page(report)).classes()
     assert report.to_json()["budget"] is None
-
-
-def test_a_check_that_fails_here_fails_the_report(file: Path) -> None:
-    report = made_report(file)
     bad = replace(report, repeated=(replace(report.repeated[0], value=float("nan")), report.repeated[1]))
     assert not bad.passed
     (sentence,) = bad.unproved
@@ -172,17 +168,13 @@ def test_a_check_that_fails_here_fails_the_report(file: Path) -> None:
     assert {"failed", "bad"} <= Page(page(bad)).classes()
 
 
-def test_noise_and_advice_are_on_the_page(file: Path) -> None:
+def test_noise_and_advice_are_on_the_page_and_what_the_system_does_not_report_is_unknown(file: Path) -> None:
     checked = replace(made_check(file), advice=("more seconds would be enough",))
-    noisy = made_report(file, bench=replace(made_bench(file), noise=("the load was 9",)), checked=checked)
-    shown = Page(page(noisy))
+    bench = replace(made_bench(file, replace(FIGURES, **BLIND), SILENT), noise=("the load was 9",))
+    shown = Page(page(made_report(file, bench=bench, checked=checked)))
     assert "warning" in shown.classes()
     assert "the load was 9" in shown.text
     assert "more seconds would be enough" in shown.text
-
-
-def test_what_the_system_does_not_report_is_unknown(file: Path) -> None:
-    shown = Page(page(made_report(file, bench=made_bench(file, replace(FIGURES, **BLIND), SILENT))))
     assert ["peak", "unknown", "", ""] in shown.rows
     assert len(list(shown.named("svg"))) == 5  # none of memory
 
