@@ -24,8 +24,9 @@ from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
 
-# The type of the fixture `refused`.
+# The types of the fixtures `refused` and `command_error`.
 Refused = Callable[..., AbstractContextManager[None]]
+CommandError = Callable[..., str]
 
 ROVER = Path(__file__).parents[1] / "checkpoints" / "rover"
 
@@ -76,7 +77,7 @@ def refused() -> Refused:
 
 
 @pytest.fixture
-def command_error(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def command_error(capsys: pytest.CaptureFixture[str]) -> CommandError:
     """`command_error("info", path)` expects exit code 2 and no output, and returns the sentence on stderr."""
 
     def expect(*arguments: object) -> str:

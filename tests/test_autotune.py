@@ -5,15 +5,13 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from conftest import TINY
+from conftest import TINY, CommandError, Refused
 from helpers.tiny_files import tiny_file
 from hypothesis import given, strategies as st
 
@@ -23,9 +21,7 @@ from edgegpt.autotune.choose import MARGIN, PairedComparison, Ratio, choose
 from edgegpt.autotune.run import autotune, thread_counts
 from edgegpt.cli.main import main
 from edgegpt.errors import MeasureError
-from edgegpt.runtime import tuning
-from edgegpt.runtime.artifact import file_identity
-from edgegpt.runtime.tuning import PREFILL_CHUNK, Tuning
+from edgegpt.runtime import PREFILL_CHUNK, Tuning, file_identity, tuning
 
 Capture = pytest.CaptureFixture[str]
 
@@ -37,76 +33,58 @@ def ratio(share: float, doubt: float = 0.01) -> Ratio:
 def compared(
     threads: int, token: float, prompt: dict[int, float], *, spinning: bool = False
 ) -> PairedComparison:
-    return PairedComparison(
-        threads=threads,
-        spinning=spinning,
-        cache_fill=160,
-        prompt_tokens=128,
-        token=ratio(token),
-        prompt={chunk: ratio(share) for chunk, share in prompt.items()},
-        session_bytes=1000 * threads,
-        waited_percent=0.0,
-        round_ms=(1.0,),
-    )
+    """Return times as shares of those with one thread: of a decode step, and of a prompt by chunk."""
+    chunks = {chunk: ratio(share) for chunk, share in prompt.items()}
+    return PairedComparison(threads, spinning, 160, 128, ratio(token), chunks, 1000 * threads, 0.0, (1.0,))
+
+
+def spins(threads: int, token: float, prompt: dict[int, float]) -> PairedComparison:
+    return compared(threads, token, prompt, spinning=True)
 
 
 ONE = compared(1, 1.0, {16: 1.3, 32: 1.1, 64: 1.0, 128: 0.95})
 
 
-def chosen(*comparisons: PairedComparison) -> tuple[int, int, bool, int]:
-    tuned = choose(comparisons).tuning
-    return tuned.decode_threads, tuned.prefill_threads, tuned.spinning, tuned.prefill_chunk
+UNSURE = Ratio(ms=0.5, share=0.5, low=0.0, high=math.inf)
+PROMPT_FASTER = compared(2, 1.2, {16: 0.7, 64: 0.6, 128: 0.58})
 
 
 # The choice
 
 
-def test_threads_that_are_hardly_faster_are_not_worth_the_cores() -> None:
-    two = compared(2, 0.93, {16: 1.3, 32: 1.1, 64: 0.92, 128: 0.91})
-    assert chosen(ONE) == chosen(ONE, two) == (1, 1, False, PREFILL_CHUNK)
-    assert choose([ONE, two]).second_session_bytes == 0
-
-
 @pytest.mark.parametrize(
-    ("token", "prompt", "decode", "prefill"),
+    ("others", "decode", "prefill", "spinning"),
     [
-        (0.6, {16: 1.3, 64: 1.0, 128: 1.0}, 2, 2),
-        (0.6, {16: 1.5, 64: 1.4, 128: 1.4}, 2, 1),
-        (1.2, {16: 0.7, 64: 0.6, 128: 0.58}, 1, 2),
-        (0.6, {16: 0.7, 64: 0.6, 128: 0.58}, 2, 2),
+        ([], 1, 1, False),
+        # Threads that are hardly faster are not worth the cores; clearly faster ones are used for what they
+        # are faster at.
+        ([compared(2, 0.93, {16: 1.3, 32: 1.1, 64: 0.92, 128: 0.91})], 1, 1, False),
+        ([compared(2, 0.6, {16: 1.3, 64: 1.0, 128: 1.0})], 2, 2, False),
+        ([compared(2, 0.6, {16: 1.5, 64: 1.4, 128: 1.4})], 2, 1, False),
+        ([PROMPT_FASTER], 1, 2, False),
+        ([compared(2, 0.6, {16: 0.7, 64: 0.6, 128: 0.58})], 2, 2, False),
+        # Each further thread has to bring the margin again.
+        ([compared(2, 0.7, {64: 1.0}), compared(3, 0.66, {64: 1.0})], 2, 2, False),
+        (
+            [compared(2, 0.7, {64: 1.0}), compared(3, 0.66, {64: 1.0}), compared(4, 0.5, {64: 1.0})],
+            4,
+            4,
+            False,
+        ),
+        # Threads that spin have to beat those that sleep.
+        ([compared(2, 0.7, {64: 1.0}), spins(2, 0.65, {64: 1.0})], 2, 2, False),
+        ([compared(2, 0.7, {64: 1.0}), spins(2, 0.5, {64: 1.0})], 2, 2, True),
+        # Both sessions spin or none, but for one thread, which has nothing to wait for.
+        ([compared(2, 0.7, {64: 0.9}), spins(4, 0.7, {64: 0.4})], 2, 2, False),
+        ([compared(2, 1.2, {64: 0.95}), spins(4, 1.2, {64: 0.4})], 1, 4, True),
+        # Too few rounds change nothing.
+        ([replace(PROMPT_FASTER, token=UNSURE, prompt={64: UNSURE})], 1, 1, False),
     ],
 )
-def test_threads_that_are_clearly_faster_are_used_for_what_they_are_faster_at(
-    token: float, prompt: dict[int, float], decode: int, prefill: int
+def test_threads_are_used_where_they_are_clearly_faster(
+    others: list[PairedComparison], decode: int, prefill: int, spinning: bool
 ) -> None:
-    assert chosen(ONE, compared(2, token, prompt)) == (decode, prefill, False, PREFILL_CHUNK)
-
-
-@pytest.mark.parametrize("memory", [2000, None])
-def test_a_second_session_comes_with_the_memory_it_takes(memory: int | None) -> None:
-    two = replace(compared(2, 1.2, {16: 0.7, 64: 0.6, 128: 0.58}), session_bytes=memory)
-    assert choose([ONE, two]).second_session_bytes == memory
-
-
-def test_each_further_thread_has_to_bring_the_margin_again() -> None:
-    two, three = compared(2, 0.70, {64: 1.0}), compared(3, 0.66, {64: 1.0})
-    four = compared(4, 0.5, {64: 1.0})
-    assert chosen(ONE, two, three)[0] == 2
-    assert chosen(ONE, two, three, four)[0] == 4
-
-
-def test_threads_that_spin_have_to_beat_those_that_sleep() -> None:
-    two = compared(2, 0.7, {64: 1.0})
-    assert chosen(ONE, two, compared(2, 0.65, {64: 1.0}, spinning=True))[:3] == (2, 2, False)
-    assert chosen(ONE, two, compared(2, 0.5, {64: 1.0}, spinning=True))[:3] == (2, 2, True)
-
-
-def test_both_sessions_spin_or_none_but_for_one_thread_which_has_nothing_to_wait_for() -> None:
-    two = compared(2, 0.7, {64: 0.9})
-    four = compared(4, 0.7, {64: 0.4}, spinning=True)
-    assert chosen(ONE, two, four) == (2, 2, False, PREFILL_CHUNK)
-    four = compared(4, 1.2, {64: 0.4}, spinning=True)
-    assert chosen(ONE, compared(2, 1.2, {64: 0.95}), four) == (1, 4, True, PREFILL_CHUNK)
+    assert astuple(choose([ONE, *others]).tuning) == (decode, prefill, spinning, PREFILL_CHUNK)
 
 
 @pytest.mark.parametrize(
@@ -118,13 +96,12 @@ def test_both_sessions_spin_or_none_but_for_one_thread_which_has_nothing_to_wait
     ],
 )
 def test_another_prefill_chunk_has_to_bring_the_margin_too(prompt: dict[int, float], chunk: int) -> None:
-    assert chosen(compared(1, 1.0, prompt)) == (1, 1, False, chunk)
+    assert astuple(choose([compared(1, 1.0, prompt)]).tuning) == (1, 1, False, chunk)
 
 
-def test_too_few_rounds_change_nothing() -> None:
-    unsure = Ratio(ms=0.5, share=0.5, low=0.0, high=math.inf)
-    two = replace(compared(2, 0.5, {64: 0.5}), token=unsure, prompt={64: unsure})
-    assert chosen(ONE, two) == (1, 1, False, PREFILL_CHUNK)
+@pytest.mark.parametrize("memory", [2000, None])
+def test_a_second_session_comes_with_the_memory_it_takes(memory: int | None) -> None:
+    assert choose([ONE, replace(PROMPT_FASTER, session_bytes=memory)]).second_session_bytes == memory
 
 
 def ratios() -> st.SearchStrategy[Ratio]:
@@ -143,7 +120,7 @@ def measured(draw: st.DrawFn) -> list[PairedComparison]:
             threads=n,
             spinning=spinning,
             token=draw(ratios()),
-            prompt={length: draw(ratios()) for length in lengths},
+            prompt={m: draw(ratios()) for m in lengths},
         )
         for n, spinning in settings
     ]
@@ -162,13 +139,8 @@ def test_every_choice_was_measured_and_pays_for_its_cores(comparisons: list[Pair
     decode, prefill = setting(tuned.decode_threads), setting(tuned.prefill_threads)
     if decode is not one:
         assert decode.token.high < (1 - MARGIN) * one.token.low
-    if prefill is not decode:
-        assert choice.second_session_bytes == prefill.session_bytes
-        alone = decode.prompt[PREFILL_CHUNK]
-        assert prefill.prompt[tuned.prefill_chunk].high < (1 - MARGIN) * alone.low
-    else:
-        assert choice.second_session_bytes == 0
-    if tuned.prefill_chunk != PREFILL_CHUNK:
+    assert choice.second_session_bytes == (0 if prefill is decode else prefill.session_bytes)
+    if prefill is not decode or tuned.prefill_chunk != PREFILL_CHUNK:
         assert prefill.prompt[tuned.prefill_chunk].high < (1 - MARGIN) * decode.prompt[PREFILL_CHUNK].low
     assert not tuned.spinning or max(tuned.decode_threads, tuned.prefill_threads) > 1
     assert choice.reasons
@@ -188,8 +160,7 @@ def test_the_order_of_the_measurements_does_not_matter(
 
 
 def test_every_number_of_threads_up_to_eight_is_tried_and_two_in_each_doubling_above() -> None:
-    assert thread_counts(1) == [1]
-    assert thread_counts(6) == [1, 2, 3, 4, 5, 6]
+    assert [thread_counts(n) for n in range(1, 9)] == [list(range(1, n + 1)) for n in range(1, 9)]
     assert thread_counts(20) == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20]
     assert thread_counts(64) == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64]
 
@@ -230,32 +201,23 @@ def test_tune_measures_every_setting_and_stores_the_choice_where_load_finds_it(
         assert all(part["low"] <= part["share"] <= part["high"] for part in (one["token"], *one["prompt"]))
     assert Path(result["kept"]).is_relative_to(cache_folder)
     assert tuning.find(file_identity(file)) == Tuning(**result["tuning"])
-    assert file.read_bytes() == before
-    assert edgegpt.load(file).generate("go left").text
     assert main(["info", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs_here_with"] == result["tuning"]
-
-
-def test_tune_prints_what_was_measured_and_where_the_choice_is_stored(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    assert main(["tune", str(tiny_file(tmp_path)), "--seconds", "0"]) == 0
+    assert file.read_bytes() == before
+    assert main(["tune", str(file), "--seconds", "0"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("Decode step, 24", "prompt of 47", "Chosen: ", f"{tmp_path}/cache/edgegpt/tuning/"):
-        assert words in shown
+    assert [word for word in ("24", "47", f"{cache_folder}/") if word not in shown] == []
+    assert edgegpt.load(file).generate("go left").text
 
 
 def test_tune_tries_only_the_cores_that_the_process_may_use(tmp_path: Path) -> None:
     file, core = tiny_file(tmp_path), min(os.sched_getaffinity(0))
     script = (
-        f"import os; os.sched_setaffinity(0, {{{core}}}); from edgegpt.cli.main import main; "
-        "raise SystemExit(main(['tune', __import__('sys').argv[1], '--seconds', '0', '--json', "
-        "'--allow-spinning']))"
+        f"import os, sys; os.sched_setaffinity(0, {{{core}}}); from edgegpt.cli.main import main; "
+        "sys.exit(main(['tune', sys.argv[1], '--seconds', '0', '--json', '--allow-spinning']))"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True
-    )
-    result = json.loads(run.stdout)
+    command = [sys.executable, "-c", script, str(file)]
+    result = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert [one["threads"] for one in result["measured"]] == [1]
     assert result["machine"]["available_cores"] == 1
     assert result["tuning"]["decode_threads"] == result["tuning"]["prefill_threads"] == 1
@@ -267,48 +229,37 @@ def test_tune_tries_only_the_cores_that_the_process_may_use(tmp_path: Path) -> N
         assert tuning.find(file_identity(file)) is None
 
 
-def test_progress_goes_from_nothing_to_all(tmp_path: Path) -> None:
-    seen: list[float] = []
-    autotune(tiny_file(tmp_path), seconds=0.0, on_progress=seen.append)
-    assert seen == sorted(seen)
-    assert seen[-1] == 1.0
-
-
-def refusal(capsys: Capture, *arguments: str) -> str:
-    assert main(["tune", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    return captured.err
-
-
-def test_bad_input_is_one_sentence_with_the_value(tmp_path: Path, capsys: Capture) -> None:
-    junk, file = tmp_path / "junk.onnx", str(tiny_file(tmp_path))
+def test_bad_input_is_one_sentence_with_the_value(tmp_path: Path, command_error: CommandError) -> None:
+    junk, file = tmp_path / "junk.onnx", tiny_file(tmp_path)
     junk.write_text("junk")
-    for path in (str(tmp_path / "none.onnx"), str(junk), str(tmp_path), ""):
-        assert path in refusal(capsys, path)
+    for path in (tmp_path / "none.onnx", junk, tmp_path):
+        assert str(path) in command_error("tune", path)
     for seconds in ("-1", "nan"):
-        assert seconds in refusal(capsys, file, "--seconds", seconds)
-    assert "FILE.onnx" in refusal(capsys)
+        assert seconds in command_error("tune", file, "--seconds", seconds)
+    assert "empty" in command_error("tune", "")
+    assert "FILE.onnx" in command_error("tune")
 
 
 def test_a_cache_that_cannot_be_written_is_found_before_anything_is_measured(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command_error: CommandError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("edgegpt.autotune.run.run_child", lambda *args, **options: pytest.fail("measured"))
-    assert "XDG_CACHE_HOME" in refusal(capsys, str(tiny_file(tmp_path)))
+    assert "XDG_CACHE_HOME" in command_error("tune", tiny_file(tmp_path))
 
 
-def test_a_context_too_short_to_measure_is_refused(
-    tmp_path: Path, refused: Callable[..., AbstractContextManager[None]]
-) -> None:
+def test_a_context_too_short_to_measure_is_refused(tmp_path: Path, refused: Refused) -> None:
     with refused(MeasureError, 2, 3):
         autotune(tiny_file(tmp_path, config=replace(TINY, block_size=2)), seconds=0.0)
 
 
 @pytest.mark.parametrize("block_size", [3, 5, 17])
-def test_a_short_context_is_measured_as_far_as_it_goes(tmp_path: Path, block_size: int) -> None:
-    result = autotune(tiny_file(tmp_path, config=replace(TINY, block_size=block_size)), seconds=0.0)
+def test_a_short_context_is_measured_as_far_as_it_goes_and_progress_from_nothing_to_all(
+    tmp_path: Path, block_size: int
+) -> None:
+    file, seen = tiny_file(tmp_path, config=replace(TINY, block_size=block_size)), list[float]()
+    result = autotune(file, seconds=0.0, on_progress=seen.append)
     assert result.comparisons[0].prompt_tokens == block_size - 1
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0

@@ -1,10 +1,9 @@
 """The least memory of a file, found before it is loaded."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from conftest import Refused
 
 from edgegpt import contract
 from edgegpt.budget import check as check_module, memory
@@ -14,30 +13,20 @@ from edgegpt.budget.memory import RUNTIME_BYTES, check_memory, least_bytes
 from edgegpt.errors import MeasureError
 from edgegpt.runtime.onnx_file import metadata_entry
 
-Refused = Callable[..., AbstractContextManager[None]]
 CACHE = 2 * 2 * 48 * 32 * 4  # keys and values of 2 layers, 48 positions, 32 wide, float32
 
 
 @pytest.mark.parametrize(("megabytes", "runtime"), [("32", RUNTIME_BYTES), ("1e-6", 0)])
 def test_a_model_too_large_for_the_board_is_refused_before_it_is_loaded(
-    file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    refused: Refused,
-    megabytes: str,
-    runtime: int,
+    file: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused, megabytes: str, runtime: int
 ) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError("the file was read")
-
-    monkeypatch.setattr(check_module, "summarize_artifact", never)
-    monkeypatch.setattr(check_module, "measure_process", never)
+    for name in ("summarize_artifact", "measure_process"):
+        monkeypatch.setattr(check_module, name, lambda *_: pytest.fail("the file was read"))
     monkeypatch.setattr(memory, "RUNTIME_BYTES", runtime)
-    path = tmp_path / "budget.yaml"
     board = f"{{description: a watch, memory_mb: {{value: {megabytes}, basis: published, source: its box}}}}"
-    path.write_text(f"name: small\nload_ms: 1\nboard: {board}")
+    budget = Budget.parse(f"name: small\nload_ms: 1\nboard: {board}".encode(), "budget.yaml")
     with refused(MeasureError, "a watch", f"{float(megabytes):.0f} MB"):
-        check_file(file, Budget.from_yaml(path))
+        check_file(file, budget)
 
 
 def test_a_model_too_large_for_what_is_free_here_is_refused_too(
@@ -50,10 +39,12 @@ def test_a_model_too_large_for_what_is_free_here_is_refused_too(
     check_memory(file, None)  # what the system does not report is not guessed
 
 
-def test_external_data_counts_next_to_the_link_first_and_then_next_to_its_target(
+def test_the_least_memory_is_the_runtime_the_file_with_its_data_and_one_cache(
     file: Path, tmp_path: Path
 ) -> None:
-    """As where the file is opened."""
+    """External data is looked for next to the link first and then next to its target, as for opening."""
+    assert least_bytes(file) == RUNTIME_BYTES + file.stat().st_size + CACHE
+    assert least_bytes(file.with_name("none.onnx")) is None
     store = tmp_path / "store"
     store.mkdir()
     real, link = store / "tiny.onnx", tmp_path / "tiny.onnx"
@@ -61,12 +52,6 @@ def test_external_data_counts_next_to_the_link_first_and_then_next_to_its_target
     link.symlink_to(real)
     inside = real.stat().st_size + RUNTIME_BYTES + CACHE
     assert least_bytes(link) is None  # missing weights are reported when it is opened
-    (store / "tiny.onnx.data").write_bytes(bytes(1000))
-    assert least_bytes(link) == inside + 1000
-    (tmp_path / "tiny.onnx.data").write_bytes(bytes(50))
-    assert least_bytes(link) == inside + 50
-
-
-def test_the_least_memory_is_the_runtime_the_file_and_one_cache(file: Path) -> None:
-    assert least_bytes(file) == RUNTIME_BYTES + file.stat().st_size + CACHE
-    assert least_bytes(file.with_name("none.onnx")) is None
+    for folder, n in ((store, 1000), (tmp_path, 50)):
+        (folder / "tiny.onnx.data").write_bytes(bytes(n))
+        assert least_bytes(link) == inside + n

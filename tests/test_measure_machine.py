@@ -31,8 +31,7 @@ def test_a_runtime_in_a_wheel_of_another_name_has_its_version(monkeypatch: pytes
 
     monkeypatch.setattr("edgegpt.measure.machine.version", only_its_own)
     versions = this_machine().versions
-    assert versions["onnxruntime"] == ort.__version__
-    assert versions["edgegpt"] == "unknown"
+    assert (versions["onnxruntime"], versions["edgegpt"]) == (ort.__version__, "unknown")
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -5,27 +5,25 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY
+from conftest import TINY, Refused
 from helpers.tiny_files import tiny_file
 from pydantic import TypeAdapter
 from test_artifact import NOT_FOR_A_ROBOT
 
 from edgegpt.errors import ArtifactError, MeasureError
-from edgegpt.measure import child, process
-from edgegpt.measure.machine import this_machine
-from edgegpt.measure.process import measure_process
-from edgegpt.measure.spec import MIN_ROUNDS, MeasureSpec, ProcessResult
-from edgegpt.runtime.engine import Engine
+from edgegpt.measure import MeasureSpec, ProcessResult, child, measure_process, process, this_machine
+from edgegpt.measure.spec import MIN_ROUNDS
+from edgegpt.runtime import Engine
 
-Refused = Callable[..., AbstractContextManager[None]]
+CORES = this_machine().available_cores
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals")
 LINUX = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
+SENTENCE = '{"error": {"kind": "MeasureError", "sentence": "said"}}'
 LOAD_ALONE = MeasureSpec(prompts=(), fills=(), longest=False, apart=False, seconds=0.0, idle_seconds=0.0)
 
 
@@ -37,28 +35,27 @@ def figures(file: Path) -> ProcessResult:
 # A process
 
 
-def test_a_process_measures_the_usual_prompts_and_fills(figures: ProcessResult) -> None:
+def through_json(figures: ProcessResult) -> ProcessResult:
+    return TypeAdapter(ProcessResult).validate_python(json.loads(json.dumps(asdict(figures))))
+
+
+def test_a_process_measures_the_usual_prompts_and_fills_its_load_and_its_cache(
+    figures: ProcessResult, engine: Engine
+) -> None:
+    assert {n: part.n for n, part in figures.first_token.items()} == dict.fromkeys((8, 32, 47), MIN_ROUNDS)
+    assert {n: part.n for n, part in figures.token.items()} == dict.fromkeys((16, 24, 43), 4 * MIN_ROUNDS)
     assert list(figures.first_token) == [8, 32, 47]
     assert list(figures.token) == [16, 24, 43]
-    assert {part.n for part in figures.first_token.values()} == {MIN_ROUNDS}
-    assert {part.n for part in figures.token.values()} == {MIN_ROUNDS * 4}
     assert len(figures.round_ms) == MIN_ROUNDS
-
-
-def test_its_load_time_holds_its_imports(figures: ProcessResult) -> None:
     assert 0 < figures.import_ms < figures.load_ms
     assert figures.first_reply_ms > 0
-
-
-def test_its_cache_is_counted(figures: ProcessResult, engine: Engine) -> None:
     assert figures.cache_bytes == engine.new_cache().bytes
+    assert through_json(figures) == figures
 
 
 @LINUX
 def test_its_memory_grows_from_imports_to_work_and_is_the_models_alone(figures: ProcessResult) -> None:
-    assert figures.imported is not None
-    assert figures.loaded is not None
-    assert figures.worked is not None
+    assert figures.imported and figures.loaded and figures.worked  # noqa: PT018
     assert figures.imported.rss_bytes < figures.loaded.rss_bytes <= figures.worked.rss_bytes + 5_000_000
     assert figures.peak_rss_bytes is not None
     assert figures.worked.rss_bytes <= figures.peak_rss_bytes < 200e6  # this process has torch
@@ -96,14 +93,6 @@ def test_a_load_that_only_waited_is_no_more_than_all_of_it(
     assert child.measure(str(file), LOAD_ALONE, lambda _: None).waited_percent == 100
 
 
-def through_json(figures: ProcessResult) -> ProcessResult:
-    return TypeAdapter(ProcessResult).validate_python(json.loads(json.dumps(asdict(figures))))
-
-
-def test_figures_come_through_json_unchanged(figures: ProcessResult) -> None:
-    assert through_json(figures) == figures
-
-
 @pytest.mark.parametrize(
     "spec",
     [MeasureSpec(), MeasureSpec(threads=2, capacity=40, prompts=(3, 9), fills=(5,), bandwidth=True)],
@@ -137,12 +126,18 @@ def test_files_of_the_current_folder_are_not_imported(
 
 
 @pytest.mark.parametrize(
-    ("spec", "length", "most"), [({"prompts": (48,)}, 48, 47), ({"fills": (40,)}, 40, 31)]
+    ("spec", "values"),
+    [
+        ({"prompts": (48,)}, (48, 47)),
+        ({"fills": (40,)}, (40, 31)),
+        ({"threads": 0}, (0,)),
+        ({"threads": CORES + 1}, (CORES + 1, CORES)),
+    ],
 )
-def test_lengths_that_do_not_fit_are_refused(
-    file: Path, refused: Refused, spec: dict[str, Any], length: int, most: int
+def test_lengths_that_do_not_fit_and_cores_that_are_not_there_are_refused(
+    file: Path, refused: Refused, spec: dict[str, Any], values: tuple[int, ...]
 ) -> None:
-    with refused(MeasureError, length, most):
+    with refused(MeasureError, *values):
         measure_process(file, MeasureSpec(**spec))
 
 
@@ -160,12 +155,6 @@ def test_a_context_without_room_for_the_first_reply_is_too_short(tmp_path: Path,
         measure_process(tiny_file(tmp_path, config=replace(TINY, block_size=2)), MeasureSpec(seconds=0.0))
 
 
-@pytest.mark.parametrize("threads", [0, this_machine().available_cores + 1])
-def test_more_threads_than_cores_and_none_are_refused(file: Path, refused: Refused, threads: int) -> None:
-    with refused(MeasureError, threads):
-        measure_process(file, MeasureSpec(threads=threads))
-
-
 def test_an_error_of_the_child_is_raised_as_if_the_file_were_loaded_here(
     tmp_path: Path, file: Path, refused: Refused
 ) -> None:
@@ -175,7 +164,7 @@ def test_an_error_of_the_child_is_raised_as_if_the_file_were_loaded_here(
             measure_process(tmp_path / name)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
+@POSIX
 @pytest.mark.parametrize(
     ("script", "cause"),
     [
@@ -186,10 +175,7 @@ def test_an_error_of_the_child_is_raised_as_if_the_file_were_loaded_here(
         ("cat > /dev/null; echo not json; exit 3", "3"),
         ("cat > /dev/null; echo 3; echo null; echo '[]'; exit 3", "3"),
         (r"cat > /dev/null; printf '\377\n'; exit 3", "3"),
-        (
-            """cat > /dev/null; echo '{"error": {"kind": "MeasureError", "sentence": "said"}}'; echo '{}'""",
-            "said",
-        ),
+        (f"cat > /dev/null; echo '{SENTENCE}'; echo '{{}}'", "said"),
     ],
 )
 def test_a_process_that_dies_is_one_sentence_with_the_cause(
@@ -205,6 +191,7 @@ def test_a_process_that_dies_is_one_sentence_with_the_cause(
 
 
 def test_an_interrupted_measurement_leaves_no_process(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though Python 3.11 waits a moment for the child after Ctrl-C, and one that ends may take longer."""
     started: list[subprocess.Popen[str]] = []
 
     class Remembered(subprocess.Popen):  # type: ignore[type-arg]
@@ -212,27 +199,21 @@ def test_an_interrupted_measurement_leaves_no_process(file: Path, monkeypatch: p
             super().__init__(*arguments, **options)
             started.append(self)
 
+        def _wait(self, timeout: float | None) -> Any:
+            if timeout is not None:
+                raise subprocess.TimeoutExpired("child", timeout)
+            return super()._wait(timeout=None)  # type: ignore[misc]
+
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(process.subprocess, "Popen", Remembered)
-    # What Python 3.11 waits for a child after Ctrl-C; a child that ends may take longer.
-    monkeypatch.setattr(Remembered, "_wait", slow_to_end(Remembered._wait))
     with pytest.raises(KeyboardInterrupt):
         measure_process(file, MeasureSpec(seconds=600.0), on_progress=interrupt)
     assert [child.returncode is not None for child in started] == [True]
 
 
-def slow_to_end(wait: Any) -> Any:
-    def patient(self: Any, timeout: float | None) -> Any:
-        if timeout is not None:
-            raise subprocess.TimeoutExpired("child", timeout)
-        return wait(self, timeout=None)
-
-    return patient
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
+@POSIX
 def test_a_process_ends_with_the_one_that_started_it() -> None:
     """However that ends: a killed parent cannot stop its child."""
     child_code = (

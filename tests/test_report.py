@@ -9,37 +9,47 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 from helpers.page_text import Page
-from helpers.sample_report import FIGURES, MACHINE, NAME, made_bench, made_check, made_report
+from helpers.sample_figures import BLIND, MACHINE, SILENT
+from helpers.sample_report import FIGURES, NAME, made_bench, made_check, made_report
 from helpers.sample_target import TARGET
 
 from edgegpt.accounting import account
 from edgegpt.errors import ArtifactError
 from edgegpt.report.facts import read_weights
 from edgegpt.report.html import breakable, million, number, page, percent, size
-from edgegpt.runtime.artifact import open_artifact
+from edgegpt.report.report import Report
+from edgegpt.runtime import open_artifact, repeat_checks
 from edgegpt.runtime.onnx_file import file_sha256
-from edgegpt.runtime.self_check import repeat_checks
 
 
 @pytest.fixture(scope="module")
-def html(file: Path) -> str:
-    return page(made_report(file, checked=made_check(file), profile=TARGET))
+def report(file: Path) -> Report:
+    """With a budget and a profile."""
+    return made_report(file, checked=made_check(file), profile=TARGET)
 
 
 @pytest.fixture(scope="module")
-def document(file: Path) -> Any:
-    report = made_report(file, checked=made_check(file), profile=TARGET)
+def html(report: Report) -> str:
+    return page(report)
+
+
+@pytest.fixture(scope="module")
+def seen(html: str) -> Page:
+    return Page(html)
+
+
+@pytest.fixture(scope="module")
+def document(report: Report) -> Any:
     return json.loads(json.dumps(report.to_json(), allow_nan=False))
 
 
 # Self-contained and harmless
 
 
-def test_the_page_loads_nothing_and_runs_no_script(html: str) -> None:
-    seen = Page(html)
+def test_the_page_loads_nothing_and_runs_no_script(html: str, seen: Page) -> None:
+    sources = {"src", "srcset", "data", "poster", "action", "background", "ping"}
     assert {"link", "script", "iframe", "object", "embed", "base", "form", "img"}.isdisjoint(dict(seen.tags))
     for tag, attributes in seen.tags:
-        sources = {"src", "srcset", "data", "poster", "action", "background", "ping"}
         assert sources.isdisjoint(attributes), (tag, attributes)
         assert not [name for name in attributes if name.startswith("on")]
         assert (attributes.get("href") or "#").startswith("#"), attributes
@@ -48,17 +58,14 @@ def test_the_page_loads_nothing_and_runs_no_script(html: str) -> None:
     assert policy == "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def test_names_from_elsewhere_are_text(file: Path, html: str) -> None:
-    seen = Page(html)
+def test_names_from_elsewhere_are_text(report: Report, seen: Page) -> None:
     assert NAME in seen.text
     assert "<script>alert(2)</script>" in seen.text
-    report = made_report(file)
     odd = replace(report, facts=replace(report.facts, precision=r"$\frac$"))
     assert r"$\frac$" in Page(page(odd)).text  # no formula for matplotlib
 
 
-def test_the_page_has_headings_table_headers_and_labelled_charts(html: str) -> None:
-    seen = Page(html)
+def test_the_page_has_headings_table_headers_and_labelled_charts(seen: Page) -> None:
     assert next(seen.named("html"))["lang"] == "en"
     assert len(list(seen.named("h1"))) == 1
     assert len(list(seen.named("h2"))) == 8
@@ -69,8 +76,8 @@ def test_the_page_has_headings_table_headers_and_labelled_charts(html: str) -> N
     assert all(chart["aria-label"] for chart in charts)
 
 
-def test_ids_are_unique_and_colours_are_the_pages(html: str) -> None:
-    ids = [attributes["id"] for _, attributes in Page(html).tags if "id" in attributes]
+def test_ids_are_unique_and_colours_are_the_pages(html: str, seen: Page) -> None:
+    ids = [attributes["id"] for _, attributes in seen.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', html)) <= set(ids)
     charts = "".join(re.findall(r"<svg.*?</svg>", html, re.DOTALL))
@@ -78,32 +85,27 @@ def test_ids_are_unique_and_colours_are_the_pages(html: str) -> None:
     assert set(re.findall(r"var\((--[a-z]+)\)", html)) <= set(re.findall(r"(--[a-z]+):", html))
 
 
-def test_the_same_report_gives_the_same_page_whatever_the_users_matplotlibrc(file: Path) -> None:
-    before = page(made_report(file))
+def test_the_same_report_gives_the_same_page_whatever_the_users_matplotlibrc(
+    report: Report, html: str
+) -> None:
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30, "lines.linewidth": 9}):
-        assert page(made_report(file)) == before
+        assert page(report) == html
 
 
 # Numbers on the page = numbers in the JSON
 
 
-def test_the_page_names_the_file_its_origin_and_the_machine(html: str, document: Any, file: Path) -> None:
-    text, artifact = Page(html).text, open_artifact(file)
+def test_the_page_names_the_file_its_origin_and_the_machine(seen: Page, document: Any, file: Path) -> None:
+    artifact = open_artifact(file)
     assert document["file"]["sha256"] == file_sha256(file)
     assert document["file"]["config"]["n_layer"] == 2
-    facts = (
-        document["file"]["sha256"],
-        artifact.weights_sha256,
-        artifact.tool,
-        MACHINE.cpu,
-        "2026-01-02 03:04",
-    )
-    checksums = (document["budget_sha256"], document["target_sha256"])
-    assert [fact for fact in (*facts, *checksums) if fact not in text] == []
+    facts = [document["file"]["sha256"], document["budget_sha256"], document["target_sha256"]]
+    facts += [artifact.weights_sha256, artifact.tool, MACHINE.cpu, "2026-01-02 03:04"]
+    assert [fact for fact in facts if fact not in seen.text] == []
 
 
-def test_the_verification_is_on_the_page_with_its_limits(html: str, document: Any) -> None:
-    rows, evidence = Page(html).rows, document["evidence"]
+def test_the_verification_is_on_the_page_with_its_limits(seen: Page, document: Any) -> None:
+    rows, evidence = seen.rows, document["evidence"]
     assert [row["tokens"] for row in evidence["lengths"]] == [1, 2, 7, 47, 48]
     for row in evidence["lengths"]:
         values = [str(row["tokens"]), number(row["max_abs"]), number(row["kl"]), percent(row["top1"])]
@@ -112,24 +114,22 @@ def test_the_verification_is_on_the_page_with_its_limits(html: str, document: An
         assert [check["name"], number(check["value"]), f"{check['limit']:g}", "✓ passed"] in rows
 
 
-def test_every_time_is_on_the_page(html: str, document: Any) -> None:
-    rows, bench = Page(html).rows, document["bench"]
+def test_every_time_is_on_the_page(seen: Page, document: Any) -> None:
+    bench = document["bench"]
     for part in [*bench["token_ms"], *bench["first_token_ms"]]:
         low, high = part["p50_interval"]
         interval = f"{number(low)} to {'?' if high is None else number(high)}"
         times = [number(part[name]) for name in ("p50", "p90", "p99", "max", "jitter")]
         head = str(part.get("cache_fill", part.get("prompt_tokens")))
-        assert [row for row in rows if row[:7] == [head, times[0], interval, *times[1:]]], part
+        assert [row for row in seen.rows if row[:7] == [head, times[0], interval, *times[1:]]], part
     assert bench["token_ms"][0]["p50"] == 2.0
-    text = Page(html).text
     for name in ("load_ms", "first_reply_ms", "tokenise_ms", "draw_ms"):
-        assert f"{number(bench[name]['p50'])} ms" in text, name
+        assert f"{number(bench[name]['p50'])} ms" in seen.text, name
 
 
-def test_every_limit_is_on_the_page_with_its_verdict(html: str, document: Any) -> None:
-    limits = [
-        row for row in Page(html).rows if len(row) == 6 and row[5][2:] in ("kept", "BROKEN", "within noise")
-    ]
+def test_every_limit_is_on_the_page_with_its_verdict(seen: Page, document: Any) -> None:
+    verdicts = ("kept", "BROKEN", "within noise")
+    limits = [row for row in seen.rows if len(row) == 6 and row[5][2:] in verdicts]
     assert limits == [
         ["parameters", "1,000,000", "50,000", "", "+95%", "✓ kept"],
         ["artifact_mb", "0.1", "0.250", "", "-150%", "✗ BROKEN"],
@@ -141,31 +141,26 @@ def test_every_limit_is_on_the_page_with_its_verdict(html: str, document: Any) -
     assert "artifact_mb" in broken
 
 
-def test_work_predictions_and_commands_are_on_the_page(html: str, document: Any) -> None:
-    rows = Page(html).rows
+def test_work_predictions_and_commands_are_on_the_page(seen: Page, document: Any) -> None:
     for points in document["roofline"].values():
         for point in points:
             rates = (point["flops"] / 1e6, point["bytes"] / 1e6, point["flops_per_second"] / 1e9)
-            assert [row for row in rows if row[1:4] == [number(rate) for rate in rates]], point
+            assert [row for row in seen.rows if row[1:4] == [number(rate) for rate in rates]], point
     for figure in document["prediction"]["figures"]:
         values = [number(figure["predicted"]), number(figure["measured"])]
-        assert [f"{figure['name']}, {figure['unit']}", *values] in rows
-    text = Page(html).text
-    assert [c["line"] for c in document["commands"] if " ".join(c["line"].split()) not in text] == []
+        assert [f"{figure['name']}, {figure['unit']}", *values] in seen.rows
+    lines = [command["line"] for command in document["commands"]]
+    assert [line for line in lines if " ".join(line.split()) not in seen.text] == []
 
 
 # Verdict
 
 
-def test_without_a_budget_the_page_passes(file: Path) -> None:
+def test_without_a_budget_the_page_passes_unless_a_check_fails_here(file: Path) -> None:
     report = made_report(file)
     assert report.passed
     assert "failed" not in Page(page(report)).classes()
     assert report.to_json()["budget"] is None
-
-
-def test_a_check_that_fails_here_fails_the_report(file: Path) -> None:
-    report = made_report(file)
     bad = replace(report, repeated=(replace(report.repeated[0], value=float("nan")), report.repeated[1]))
     assert not bad.passed
     (sentence,) = bad.unproved
@@ -173,23 +168,15 @@ def test_a_check_that_fails_here_fails_the_report(file: Path) -> None:
     assert {"failed", "bad"} <= Page(page(bad)).classes()
 
 
-def test_noise_and_advice_are_on_the_page(file: Path) -> None:
+def test_noise_and_advice_are_on_the_page_and_what_the_system_does_not_report_is_unknown(file: Path) -> None:
     checked = replace(made_check(file), advice=("more seconds would be enough",))
-    noisy = made_report(file, bench=replace(made_bench(file), noise=("the load was 9",)), checked=checked)
-    seen = Page(page(noisy))
-    assert "warning" in seen.classes()
-    assert "the load was 9" in seen.text
-    assert "more seconds would be enough" in seen.text
-
-
-def test_what_the_system_does_not_report_is_unknown(file: Path) -> None:
-    unknown: dict[str, Any] = dict.fromkeys(
-        ("imported", "loaded", "worked", "peak_rss_bytes", "idle_cpu_percent")
-    )
-    silent = replace(MACHINE, load=None, governor=None, last_level_cache_bytes=None, memory_bytes=None)
-    seen = Page(page(made_report(file, bench=made_bench(file, replace(FIGURES, **unknown), silent))))
-    assert ["peak", "unknown", "", ""] in seen.rows
-    assert len(list(seen.named("svg"))) == 5  # none of memory
+    bench = replace(made_bench(file, replace(FIGURES, **BLIND), SILENT), noise=("the load was 9",))
+    shown = Page(page(made_report(file, bench=bench, checked=checked)))
+    assert "warning" in shown.classes()
+    assert "the load was 9" in shown.text
+    assert "more seconds would be enough" in shown.text
+    assert ["peak", "unknown", "", ""] in shown.rows
+    assert len(list(shown.named("svg"))) == 5  # none of memory
 
 
 def test_checks_are_repeated_on_this_machine(int8_file: Path) -> None:
@@ -221,11 +208,11 @@ def test_the_recipe_is_shown_by_kind_and_a_mixed_one_by_block(int8_file: Path) -
     bits = {**artifact.recipe["bits"], "blocks.1.attn.qkv.weight": 4}
     mixed = {"bits": bits, "limit": {"max_kl": 0.01}, "kl": 0.002, "measured_on": "<i>text</i>"}
     weights = read_weights(replace(artifact, precision="auto", recipe=mixed))
-    seen = Page(page(replace(report, weights=weights)))
-    assert ["attn.qkv", "96 × 32", "2", "4, 8", "32"] in [row[:5] for row in seen.rows]
-    assert ["1", "4", "8", "8", "8"] in seen.rows
+    shown = Page(page(replace(report, weights=weights)))
+    assert ["attn.qkv", "96 × 32", "2", "4, 8", "32"] in [row[:5] for row in shown.rows]
+    assert ["1", "4", "8", "8", "8"] in shown.rows
     for value in ("max_kl 0.01", "0.00200", "<i>text</i>"):
-        assert value in seen.text
+        assert value in shown.text
 
 
 @pytest.mark.parametrize("bits", [{}, {"wte.weight": 3}, [4], None])
@@ -238,24 +225,10 @@ def test_a_recipe_of_another_model_is_refused(int8_file: Path, bits: object) -> 
 # Numbers as text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (1e-6, "1.0e-6"),
-        (0.00123, "0.00123"),
-        (0.37, "0.370"),
-        (12.0, "12"),
-        (12.34, "12.3"),
-        (150.4, "150"),
-        (999.7, "1,000"),
-        (7_760_000, "7,760,000"),
-        (-1e300, "-1.0e300"),
-        (float("nan"), "nan"),
-    ],
-)
-def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
-    assert number(value) == text
+def test_numbers_have_three_significant_digits() -> None:
+    numbers = [0.0, 1e-6, 0.00123, 0.37, 12.0, 12.34, 150.4, 999.7, 7_760_000, -1e300, float("nan")]
+    texts = "0 1.0e-6 0.00123 0.370 12 12.3 150 1,000 7,760,000 -1.0e300 nan"
+    assert [number(value) for value in numbers] == texts.split()
 
 
 def test_units_and_names_fit_the_page() -> None:

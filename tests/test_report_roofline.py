@@ -9,20 +9,13 @@ from helpers.page_text import Page
 from helpers.sample_report import around, made_bench, made_report
 from helpers.sample_target import TARGET
 
-from edgegpt.measure.machine import this_machine
-from edgegpt.prediction.predict import Predictor
-from edgegpt.prediction.target import Target, TargetMachine
+from edgegpt.measure import this_machine
+from edgegpt.prediction import Predictor, Target, TargetMachine
 from edgegpt.report.html import number, page
-from edgegpt.report.roofline import ProfileComparison, compare, roofline
+from edgegpt.report.roofline import compare, roofline
 
 HERE = TARGET.model_copy(update={"machine": TargetMachine.of(this_machine())})
 LONGER = replace(TINY, block_size=128)
-
-
-def compared(file: Path, profile: Target) -> ProfileComparison:
-    comparison = made_report(file, profile=profile).comparison
-    assert comparison is not None
-    return comparison
 
 
 # n_layer 2, n_embd 32, vocab_size 272. A block has 24 * 32 * 32 FLOPs per token in its matrices (qkv 6,
@@ -54,10 +47,10 @@ def test_only_one_token_of_a_chunk_passes_the_last_projection_and_the_head(
 
 
 def test_a_profile_of_this_machine_gives_the_roof(file: Path) -> None:
-    comparison = compared(file, HERE)
+    comparison = made_report(file, profile=HERE).comparison
+    assert comparison is not None
     assert comparison.here
-    roof = comparison.roof
-    assert roof is not None
+    assert (roof := comparison.roof) is not None
     # The fastest matrix is mlp.proj, 32 x 128: 4096 weights at 10 * 32 * (1 + 64 // 8) us per million,
     # 1 us per node, 1 us per 1000 inputs and 2 us per 1000 outputs; 64 tokens at once.
     us = 1 + 0.128 + 0.064 + 2880 * 0.004096
@@ -85,18 +78,20 @@ def test_predictions_are_those_of_the_planner_and_their_errors_are_shown(file: P
 
 @pytest.mark.parametrize("profile", [TARGET, HERE.model_copy(update={"threads": 2})])
 def test_a_profile_of_another_machine_or_of_other_threads_gives_no_roof(file: Path, profile: Target) -> None:
-    comparison = compared(file, profile)
-    assert not comparison.here
-    assert comparison.roof is None
-    assert comparison.caveats
-    rows = Page(page(made_report(file, profile=profile))).rows
-    assert ["figure", "predicted", "measured"] in rows  # without an error
+    report = made_report(file, profile=profile)
+    assert report.comparison is not None
+    assert not report.comparison.here
+    assert report.comparison.roof is None
+    assert report.comparison.caveats
+    assert ["figure", "predicted", "measured"] in Page(page(report)).rows  # without an error
 
 
 def test_a_profile_in_which_work_takes_no_time_gives_no_roof(file: Path) -> None:
     times = ("node_us", "us_per_1000_inputs", "us_per_1000_outputs", "us_per_million_weights")
     products = [row.model_copy(update=dict.fromkeys(times, 0.0)) for row in TARGET.products]
-    assert compared(file, HERE.model_copy(update={"products": products})).roof is None
+    comparison = made_report(file, profile=HERE.model_copy(update={"products": products})).comparison
+    assert comparison is not None
+    assert comparison.roof is None
 
 
 def test_a_file_that_profiles_do_not_cover_is_not_predicted(file: Path) -> None:

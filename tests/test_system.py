@@ -32,7 +32,8 @@ def group(folder: Path, **files: str) -> None:
         (folder / name.replace("__", ".")).write_text(f"{text}\n")
 
 
-def group_of_process(folder: Path, text: str) -> Path:
+def process_in(folder: Path, text: str) -> Path:
+    """Return the /proc/self/cgroup of a process in these groups."""
     (folder / "self").write_text(f"{text}\n")
     return folder / "self"
 
@@ -40,24 +41,17 @@ def group_of_process(folder: Path, text: str) -> Path:
 # Cores
 
 
-def test_the_tightest_quota_of_the_groups_above_counts(tmp_path: Path) -> None:
-    root = tmp_path / "cgroup"
-    group(root, cpu__max="max 100000")
-    group(root / "robot", cpu__max="150000 100000")
-    group(root / "robot" / "node", cpu__max="400000 100000")
-    assert cgroup_quota(group_of_process(tmp_path, "0::/robot/node"), root) == 1.5
-    assert cgroup_quota(group_of_process(tmp_path, "0::/"), root) is None
-
-
-def test_a_quota_of_cgroups_v1_counts_too(tmp_path: Path) -> None:
+def test_the_tightest_quota_of_the_groups_above_counts_in_both_versions_of_cgroups(tmp_path: Path) -> None:
+    group(tmp_path / "v2", cpu__max="max 100000")
+    group(tmp_path / "v2" / "robot", cpu__max="150000 100000")
+    group(tmp_path / "v2" / "robot" / "node", cpu__max="400000 100000")
+    assert cgroup_quota(process_in(tmp_path, "0::/robot/node"), tmp_path / "v2") == 1.5
+    assert cgroup_quota(process_in(tmp_path, "0::/"), tmp_path / "v2") is None
+    assert cgroup_quota(tmp_path / "none", tmp_path) is None
     group(tmp_path / "cpu" / "job", cpu__cfs_quota_us="50000", cpu__cfs_period_us="100000")
     group(tmp_path / "cpu", cpu__cfs_quota_us="-1")
-    proc = group_of_process(tmp_path, "4:memory:/x\n1:cpu,cpuacct:/job\n0::/")
-    assert cgroup_quota(proc, tmp_path) == 0.5
-
-
-def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
-    assert cgroup_quota(tmp_path / "none", tmp_path) is None
+    process = process_in(tmp_path, "4:memory:/x\n1:cpu,cpuacct:/job\n0::/")
+    assert cgroup_quota(process, tmp_path) == 0.5
 
 
 # Memory
@@ -70,8 +64,7 @@ def test_the_tightest_memory_limit_of_the_groups_above_counts(
     stat = "anon 7\nactive_file 20000000\ninactive_file 30000000"
     group(tmp_path / "robot", memory__max="500000000", memory__current="400000000", memory__stat=stat)
     group(tmp_path / "robot" / "node", memory__max="max", memory__current="100")
-    proc = group_of_process(tmp_path, "0::/robot/node")
-    groups = list(control_groups("memory", proc, tmp_path))
+    groups = list(control_groups("memory", process_in(tmp_path, "0::/robot/node"), tmp_path))
     assert [group_free_bytes(folder) for folder in groups] == [None, 150_000_000, None]
     monkeypatch.setattr(system, "control_groups", lambda _: groups)
     assert (available_memory_bytes() or 0) <= 150_000_000
@@ -80,10 +73,10 @@ def test_the_tightest_memory_limit_of_the_groups_above_counts(
 
 
 def test_a_memory_limit_of_cgroups_v1_counts_too(tmp_path: Path) -> None:
-    used = {"memory__usage_in_bytes": "350000000"}
-    group(tmp_path / "memory" / "job", memory__limit_in_bytes="300000000", **used)
-    proc = group_of_process(tmp_path, "4:memory:/job\n1:cpu,cpuacct:/")
-    groups = list(control_groups("memory", proc, tmp_path))
+    job = tmp_path / "memory" / "job"
+    group(job, memory__limit_in_bytes="300000000", memory__usage_in_bytes="350000000")
+    process = process_in(tmp_path, "4:memory:/job\n1:cpu,cpuacct:/")
+    groups = list(control_groups("memory", process, tmp_path))
     assert [group_free_bytes(folder) for folder in groups] == [0, None]
 
 
@@ -92,8 +85,7 @@ def test_resident_memory_is_private_and_mapped_together() -> None:
     before = memory()
     array = np.ones(40_000_000, np.uint8)
     after = memory()
-    assert before is not None
-    assert after is not None
+    assert before and after  # noqa: PT018
     assert after.rss_bytes == after.private_bytes + after.mapped_bytes
     assert 39e6 < after.private_bytes - before.private_bytes < 60e6
     assert (peak_rss_bytes() or 0) >= array.nbytes
@@ -126,22 +118,18 @@ def test_ticks_are_read_as_the_kernel_writes_them(
     assert _ticks(tmp_path / "stat") == ticks
 
 
-def test_without_sched_stats_lost_cores_are_counted_and_without_both_nothing_is_made_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_is_read_from_the_schedulers_statistics(tmp_path: Path) -> None:
     (tmp_path / "schedstat").write_text("5000000000 1500000000 77\n")
     assert waited_seconds(tmp_path / "schedstat") == 1.5
     if os.name == "posix":
         assert (waited_seconds(tmp_path / "none") or 0.0) >= 0
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert waited_seconds(tmp_path / "none") is None
 
 
-@pytest.mark.parametrize(("taken", "seconds"), [(0, None), (3, pytest.approx(0.012))])
-def test_a_system_that_counts_no_lost_cores_is_unknown_and_not_quiet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int, seconds: object
+@pytest.mark.parametrize(("taken", "seconds"), [(0, None), (3, pytest.approx(0.012)), (None, None)])
+def test_without_them_lost_cores_are_counted_and_a_system_that_counts_none_is_unknown_and_not_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int | None, seconds: object
 ) -> None:
     used = SimpleNamespace(ru_nivcsw=taken)
-    fake = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: used)
-    monkeypatch.setitem(sys.modules, "resource", fake)
+    resource = None if taken is None else SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: used)
+    monkeypatch.setitem(sys.modules, "resource", resource)
     assert waited_seconds(tmp_path / "none") == seconds

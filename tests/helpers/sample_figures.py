@@ -1,8 +1,9 @@
 """Figures made by hand, so that what a table, a picture or a page says of them is known."""
 
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import Machine
-from edgegpt.measure.spec import ProcessResult
+from dataclasses import replace
+from typing import Any
+
+from edgegpt.measure import Distribution, Machine, ProcessResult
 from edgegpt.system import Memory
 
 MACHINE = Machine(
@@ -43,3 +44,7 @@ FIGURES = ProcessResult(
     watched_requests=0,
     bandwidth=(),
 )
+
+# A system that reports neither memory nor processor use, nor much of its machine.
+BLIND: dict[str, Any] = dict.fromkeys(("imported", "loaded", "worked", "peak_rss_bytes", "idle_cpu_percent"))
+SILENT = replace(MACHINE, load=None, governor=None, last_level_cache_bytes=None, memory_bytes=None)

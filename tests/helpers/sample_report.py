@@ -4,21 +4,14 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgegpt.budget.budget import Budget
-from edgegpt.budget.check import Check
-from edgegpt.budget.verdict import Estimate, rows
-from edgegpt.measure.bench import Bench
-from edgegpt.measure.distribution import Distribution
-from edgegpt.measure.machine import Machine
-from edgegpt.measure.spec import Bandwidth, MeasureSpec, ProcessResult
-from edgegpt.prediction.target import Target
+from edgegpt.budget import Budget, Check, Estimate, rows
+from edgegpt.measure import Bandwidth, Bench, Distribution, Machine, MeasureSpec, ProcessResult
+from edgegpt.prediction import Target
 from edgegpt.report.commands import Options, commands
 from edgegpt.report.facts import read_facts, read_weights
 from edgegpt.report.report import Report
 from edgegpt.report.roofline import compare, roofline
-from edgegpt.runtime.artifact import open_artifact
-from edgegpt.runtime.evidence import CheckResult, read_evidence
-from edgegpt.runtime.onnx_file import read_file
+from edgegpt.runtime import CheckResult, open_artifact, read_evidence, read_file
 from helpers.sample_figures import FIGURES as MADE, MACHINE
 
 # A legal name of a file that would do harm on a page that does not escape it.
