@@ -46,6 +46,17 @@ def copied_graph() -> onnx.ModelProto:
     return copy
 
 
+def mixed_modes() -> tuple[GPT, list[bool]]:
+    """Return a model in train mode but for one block, and the mode of each of its modules."""
+    model = random_gpt(SMALL).train()
+    model.blocks[0].eval()
+    return model, modes(model)
+
+
+def modes(model: GPT) -> list[bool]:
+    return [part.training for part in model.modules()]
+
+
 def add_to_logits(graph: onnx.ModelProto, *nodes: onnx.NodeProto) -> None:
     """Append nodes that make `extra`, and add it to the logits."""
     graph.graph.node[-1].output[0] = "/head"
