@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ import edgegpt
 from edgegpt.config import ModelConfig
 from edgegpt.errors import ArtifactError, CheckpointError
 from edgegpt.model import save_checkpoint
-from edgegpt.quantization import FLOAT, matrices, recipe
+from edgegpt.quantization import FLOAT, matrices, recipe, weight_bytes_per_token
 from edgegpt.runtime import Evidence, SamplingParams, open_artifact
+from edgegpt.runtime.onnx_file import read_file
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint, verify_file
 from edgegpt_export.bit_allocation import Quantisation
@@ -54,6 +55,11 @@ def test_a_file_says_its_precision_and_keeps_the_promises_of_float32(
     assert (artifact.precision, artifact.kv_cache) == (precision, kv_cache)
     bits = None if precision == "fp32" else recipe(tiny_config, precision)
     assert artifact.recipe.get("bits") == bits
+    facts = read_file(artifact.path)
+    assert (facts.target, facts.precision, facts.context) == ("engine", precision, tiny_config.block_size)
+    assert facts.bytes == artifact.path.stat().st_size
+    assert facts.weight_bytes_per_token == weight_bytes_per_token(tiny_config, recipe(tiny_config, precision))
+    assert facts.weight_bytes_per_token < 4 * facts.parameters
     evidence = verify_file(artifact.path, tiny_checkpoint)
     assert evidence.failures == []
     checks = {check.name: check for check in evidence.checks}
@@ -158,8 +164,9 @@ def test_a_recipe_that_does_not_fit_is_refused(
 ) -> None:
     stored = json.dumps({"bits": bits})
     path = relabelled(files("int8", "fp32"), tmp_path / "x.onnx", recipe=stored)
-    with refused(ArtifactError, path):
-        verify_file(path, tiny_checkpoint)
+    for read in (read_file, partial(verify_file, checkpoint=tiny_checkpoint)):
+        with refused(ArtifactError, path):
+            read(path)
 
 
 def test_a_recipe_or_a_precision_of_other_bits_than_the_file_is_noticed(
