@@ -7,14 +7,15 @@ import re
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from conftest import Refused
+from hypothesis import given, strategies as st
 from safetensors.torch import load_file
 
 from edgegpt.config.model import ModelConfig
@@ -28,7 +29,6 @@ from edgegpt.training.loop import STATE, TrainingProgress, learning_rate, train
 
 MODEL = ModelConfig(vocab_size=300, block_size=64, n_layer=1, n_head=2, n_embd=16, dropout=0.1)
 ROVER = Path(__file__).parents[1] / "configs" / "training" / "rover.yaml"
-Refused = Callable[..., AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -131,8 +131,16 @@ def test_the_model_may_be_a_file_next_to_the_run_file(run: RunConfig, tmp_path: 
 # What a run refuses
 
 
-def test_a_model_file_that_changed_is_another_run(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
+def test_a_model_file_that_is_bad_or_changed_is_refused(
+    run: RunConfig, tmp_path: Path, refused: Refused
+) -> None:
     named, file = changed(run, model="planned.yaml"), tmp_path / "planned.yaml"
+    with refused(ConfigError, file):
+        train(named, tmp_path)
+    file.write_text(MODEL.to_yaml().replace("n_head: 2", "n_head: 5"))
+    with refused(ConfigError, file, "n_embd", "n_head", 16, 5):
+        train(named, tmp_path)
+    assert not (tmp_path / "checkpoint").exists()
     file.write_text(MODEL.to_yaml())
     with pytest.raises(KeyboardInterrupt):
         train(named, tmp_path, on_progress=interrupt_after(1))
@@ -141,22 +149,19 @@ def test_a_model_file_that_changed_is_another_run(run: RunConfig, tmp_path: Path
         train(named, tmp_path, resume=True)
 
 
-def test_a_bad_model_file_is_refused_before_work(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
-    named, file = changed(run, model="planned.yaml"), tmp_path / "planned.yaml"
-    with refused(ConfigError, file):
-        train(named, tmp_path)
-    file.write_text(MODEL.to_yaml().replace("n_head: 2", "n_head: 5"))
-    with refused(ConfigError, file, "n_embd", "n_head", 16, 5):
-        train(named, tmp_path)
-    assert not (tmp_path / "checkpoint").exists()
-
-
-def test_a_finished_model_is_never_replaced(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
+def test_what_has_the_name_of_the_model_is_never_replaced(
+    run: RunConfig, tmp_path: Path, refused: Refused
+) -> None:
     weights = train(run, tmp_path) / "model.safetensors"
     before = weights.read_bytes()
     with refused(TrainingError, weights):
         train(changed(run, steps=3), tmp_path)
     assert weights.read_bytes() == before
+    (tmp_path / "file").write_text("in the way")
+    stages: list[str] = []
+    with refused(TrainingError, tmp_path / "file"):
+        train(changed(run, out="file"), tmp_path, on_stage=stages.append)
+    assert stages == []
 
 
 @pytest.mark.parametrize("state", [None, b"not a checkpoint", {"run": 5}, {"run": {}}, [], {"model": {}}])
@@ -174,10 +179,7 @@ def test_a_missing_or_foreign_state_is_not_resumed(
 
 
 def test_the_state_is_saved_without_validation_sets_too(run: RunConfig, tmp_path: Path) -> None:
-    def crash(progress: TrainingProgress) -> None:
-        if progress.step == 5:
-            raise RuntimeError
-
+    crash = Mock(side_effect=[None] * 4 + [RuntimeError])
     with pytest.raises(RuntimeError):
         train(changed(run, validation={}), tmp_path, on_progress=crash)
     assert (tmp_path / "checkpoint" / STATE).is_file()
@@ -186,21 +188,11 @@ def test_the_state_is_saved_without_validation_sets_too(run: RunConfig, tmp_path
 def test_a_state_that_cannot_be_saved_names_its_file(
     run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr("lightning_fabric.Fabric.save", full)
     with refused(TrainingError, tmp_path / "checkpoint" / STATE, "No space left on device"):
         train(run, tmp_path)
     assert list((tmp_path / "checkpoint").iterdir()) == []
-
-
-def test_a_folder_in_the_way_is_refused_before_work(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
-    (tmp_path / "checkpoint").write_text("in the way")
-    stages: list[str] = []
-    with refused(TrainingError, tmp_path / "checkpoint"):
-        train(run, tmp_path, on_stage=stages.append)
-    assert stages == []
 
 
 def test_a_diverging_run_stops_with_the_step(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
@@ -229,7 +221,6 @@ def test_windows_of_a_text_predict_each_token_once(tiny_tokenizer: Tokenizer) ->
     assert predicted == [*tiny_tokenizer.encode(text), tiny_tokenizer.eos_id][1:]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(2, 60), min_size=1, max_size=80), st.integers(16, 200), st.integers(0, 5))
 def test_an_epoch_takes_each_example_once_and_fits_the_budget(
     lengths: list[int], batch_tokens: int, seed: int
@@ -246,9 +237,9 @@ def test_an_epoch_takes_each_example_once_and_fits_the_budget(
 
 def test_epochs_differ_and_a_seed_repeats() -> None:
     lengths = np.full(64, 10)
-    two_epochs = [batch.tolist() for batch in islice(batches(lengths, 100, seed=1), 14)]
-    assert two_epochs == [batch.tolist() for batch in islice(batches(lengths, 100, seed=1), 14)]
-    assert two_epochs[:7] != two_epochs[7:]
+    one, other = ([b.tolist() for b in islice(batches(lengths, 100, seed=1), 14)] for _ in range(2))
+    assert one == other
+    assert one[:7] != one[7:]
 
 
 def test_the_learning_rate_warms_up_and_falls_to_nothing(run: RunConfig) -> None:
