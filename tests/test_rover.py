@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from conftest import ROVER
-from robot_commands import generate
 from safetensors import safe_open
 
 import edgegpt
 from edgegpt.examples import read_jsonl
 from edgegpt.runtime.evaluation import evaluate
 from edgegpt.training.config import RunConfig
+from edgegpt.training.dataset import read_examples
 from edgegpt.training.loop import STATE
 from edgegpt_export import export_checkpoint
 
@@ -33,8 +33,7 @@ def test_its_weights_are_stored_as_fp16() -> None:
 
 @pytest.mark.parametrize("name", RUN.validation)
 def test_its_validation_sets_are_those_of_the_generator(name: str) -> None:
-    source = RUN.validation[name]
-    expected = list(generate(source.split, source.examples, source.seed))
+    expected = read_examples(RUN.validation[name], ROOT / "configs" / "training", RUN.generator_path)
     assert read_jsonl(ROVER / "validation" / f"{name}.jsonl") == expected
 
 
