@@ -88,23 +88,6 @@ def test_large_weights_become_external_data(checkpoint: Path, large_file: Path) 
     assert verify_file(large_file, checkpoint).failures == []
 
 
-def test_both_files_can_be_moved_together(large_file: Path, tmp_path: Path) -> None:
-    moved = large_file.parent.rename(tmp_path / "robot")
-    assert open_artifact(moved / large_file.name).evidence
-
-
-def test_missing_or_changed_data_is_named(checkpoint: Path, large_file: Path, refused: Refused) -> None:
-    data = large_file.with_name("tiny.onnx.data")
-    content = bytearray(data.read_bytes())
-    content[4000] ^= 1
-    data.write_bytes(content)
-    with refused(ArtifactError, data):
-        verify_file(large_file, checkpoint)
-    data.unlink()
-    with refused(ArtifactError, data):
-        verify_file(large_file, checkpoint)
-
-
 def test_any_changed_bit_of_the_file_is_noticed(checkpoint: Path, folder: Path, refused: Refused) -> None:
     path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
     content = path.read_bytes()

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
-from helpers.graphs import TARGETS, model_and_graph, random_ids, session_of, small, torch_logits
+from helpers.graphs import TARGETS, model_and_graph, optimised, random_ids, session_of, small, torch_logits
 from hypothesis import given, settings, strategies as st
 
 from edgegpt.config import ModelConfig
@@ -164,10 +164,6 @@ def test_the_portable_target_stores_every_parameter_once(form: Any) -> None:
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_optimiser_makes_no_second_copy_of_a_matrix(tied: bool, tmp_path: Path) -> None:
     model, graph = model_and_graph("engine", small(tie_embeddings=tied))
-    options = ort.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
-    options.log_severity_level = 3
-    ort.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    optimised = onnx.load(str(tmp_path / "optimised.onnx"))
-    assert has_the_bytes_of_the_account(optimised, model.config)
-    assert len(optimised.graph.node) == len(graph.graph.node)
+    found = optimised(graph.SerializeToString(), tmp_path)
+    assert has_the_bytes_of_the_account(found, model.config)
+    assert len(found.graph.node) == len(graph.graph.node)

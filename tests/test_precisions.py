@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 import torch
 from conftest import Refused, random_gpt
-from helpers.graphs import failed, random_ids, session_of, small, torch_logits
+from helpers.graphs import failed, optimised, random_ids, session_of, small, torch_logits
 from hypothesis import given, settings, strategies as st
 
 import edgegpt
@@ -200,12 +199,7 @@ def test_a_mix_that_swaps_two_matrices_of_one_size_is_noticed() -> None:
 def test_the_optimiser_does_not_bring_the_slow_norm_back(
     files: Files, precision: str, tmp_path: Path
 ) -> None:
-    path = files(precision, "int8")
-    options = ort.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
-    options.log_severity_level = 4
-    ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    operators = {node.op_type for node in onnx.load(str(tmp_path / "optimised.onnx")).graph.node}
+    operators = {node.op_type for node in optimised(files(precision, "int8"), tmp_path).graph.node}
     assert "LayerNormalization" in operators
     assert "SkipLayerNormalization" not in operators
 

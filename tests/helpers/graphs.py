@@ -86,6 +86,15 @@ def session_of(graph: onnx.ModelProto) -> ort.InferenceSession:
     return ort.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+def optimised(model: Path | bytes, folder: Path) -> onnx.ModelProto:
+    """Return the graph that onnxruntime makes of a file or of its bytes."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    options.log_severity_level = 4
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnx.load(options.optimized_model_filepath)
+
+
 def random_ids(config: ModelConfig, batch: int = 1, length: int | None = None, seed: int = 0) -> Any:
     size = (batch, length or config.block_size)
     return np.random.default_rng(seed).integers(config.vocab_size, size=size)
