@@ -133,7 +133,7 @@ def test_many_differences_are_counted(checkpoint: Path) -> None:
     assert len(str(error.value)) < 1000
 
 
-def test_weights_that_may_not_be_read_are_not_called_truncated(
+def test_weights_that_may_not_be_read_are_named_with_the_cause(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     denied = Mock(side_effect=PermissionError(13, "Permission denied"))

@@ -2,16 +2,21 @@
 
 import hashlib
 import json
+import logging
 import os
 import re
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from conftest import Refused, random_gpt
-from helpers.graphs import SMALL, model_and_graph, small
+from helpers.graphs import SMALL, mixed_modes, model_and_graph, modes, small
 
 from edgegpt.config import ModelConfig
 from edgegpt.errors import (
@@ -26,6 +31,7 @@ from edgegpt.model import save_checkpoint
 from edgegpt.runtime import open_artifact, read_metadata
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import build_engine_graph, export, export_checkpoint, verify_file
+from edgegpt_export.portable import build_portable_graph
 
 
 def test_the_metadata_describe_a_file_that_the_runtime_opens(
@@ -57,6 +63,40 @@ def test_the_metadata_describe_a_file_that_the_runtime_opens(
 def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Path, folder: Path) -> None:
     a, b = (export_checkpoint(checkpoint, folder / name).path for name in ("a.onnx", "b.onnx"))
     assert a.read_bytes() == b.read_bytes()
+
+
+def test_tracing_is_silent_and_in_eval_mode_and_gives_every_submodule_its_own_mode_back(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    model, before = mixed_modes()
+    seen: list[bool] = []
+
+    def chatty(module: Any, *_args: Any, **_kwargs: Any) -> Any:
+        seen.extend(modes(module))
+        print("tracing")
+        warnings.warn("chatter", stacklevel=1)
+        logging.getLogger("torch.onnx").warning("more chatter")
+        return SimpleNamespace(model_proto=onnx.ModelProto())
+
+    monkeypatch.setattr(torch.onnx, "export", chatty)
+    build_portable_graph(model)
+    assert seen
+    assert not any(seen)
+    assert modes(model) == before
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
+
+
+def test_modes_come_back_when_tracing_fails(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
+    model, before = mixed_modes()
+    failing = Mock(side_effect=[RuntimeError("no such operator\nand more"), KeyboardInterrupt])
+    monkeypatch.setattr(torch.onnx, "export", failing)
+    with refused(EdgeGPTError, "no such operator"):
+        build_portable_graph(model)
+    assert modes(model) == before
+    with pytest.raises(KeyboardInterrupt):
+        build_portable_graph(model)
+    assert modes(model) == before
 
 
 @pytest.mark.slow
