@@ -1,5 +1,6 @@
 """Quantised weights: layout, error, and that the runtime multiplies with the dequantised matrix."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,20 +60,14 @@ def test_four_bits_are_better_than_the_plain_rule() -> None:
     assert error < 0.85 * np.square(plain - blocks).mean()
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-def test_a_block_of_zeros_stays_zero(bits: Any) -> None:
-    weight = matrix(2, 64)
-    weight[1] = 0
-    assert not dequantise(quantise(weight, bits), 64)[1].any()
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("size", [1e-45, 1e-41, 1e-38, 1e-36])
-def test_a_block_of_decayed_weights_is_packed_without_a_warning(bits: Any, size: float) -> None:
-    weight = np.full((2, 64), size, np.float32)
-    weight[:, ::3] = 0
-    assert np.abs(dequantise(quantise(weight, bits), 64)).max() <= 1.2 * size
+@pytest.mark.parametrize("size", [0, 1e-45, 1e-41, 1e-38, 1e-36])
+def test_a_block_of_zeros_or_decayed_weights_is_packed_without_a_warning(bits: Any, size: float) -> None:
+    weight = matrix(2, 64)
+    weight[1] = size
+    weight[1, ::3] = 0
+    assert np.abs(dequantise(quantise(weight, bits), 64)[1]).max() <= 1.2 * size
 
 
 def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,15 +79,12 @@ def test_a_matrix_in_parts_is_the_matrix_whole(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(whole.scales, parts.scales)
 
 
-def graph_of(weights: dict[str, np.ndarray], bits: dict[str, int]) -> Graph:
-    return Graph(weights, bits, packer(weights))
-
-
-def run(graph: Graph, name: str, feed: np.ndarray, width: int) -> np.ndarray:
-    x = helper.make_tensor_value_info(
-        "x", helper.np_dtype_to_tensor_dtype(feed.dtype), ["b", "t", "k"][: feed.ndim]
-    )
-    y = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", "t", width])
+def run(nodes: Callable[[Graph, str, str], str], name: str, weight: Any, bits: int, feed: Any) -> Any:
+    """Return what the runtime computes from an input and a quantised weight."""
+    graph = Graph({name: weight}, {name: bits}, packer({name: weight}))
+    output = nodes(graph, name, "x")
+    x = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(feed.dtype), feed.shape)
+    y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
     model = graph.to_model("g", [x], [y])
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {"x": feed})[0]
@@ -100,19 +92,17 @@ def run(graph: Graph, name: str, feed: np.ndarray, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("columns", [20, 48, 64, 192, 256])
-def test_the_runtime_multiplies_with_the_dequantised_matrix(bits: Any, columns: int) -> None:
+def test_the_runtime_multiplies_with_the_dequantised_matrix(bits: int, columns: int) -> None:
     weight = matrix(24, columns)
-    graph = graph_of({"w": weight}, {"w": bits})
     # Ones in one place select one column: what the activations' own 8 bits hold exactly.
     x = np.eye(columns, dtype=np.float32)[None]
-    y = run(graph, linear(graph, "/product", "w", "x"), x, 24)
+    y = run(lambda graph, w, x: linear(graph, "/product", w, x), "w", weight, bits, x)
     assert np.abs(y[0].T - dequantise(quantise(weight, bits), columns)).max() < 1e-5
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_the_runtime_looks_up_the_dequantised_rows(bits: Any) -> None:
+def test_the_runtime_looks_up_the_dequantised_rows(bits: int) -> None:
     weight = matrix(30, 64)
-    graph = graph_of({"wpe.weight": weight}, {"wpe.weight": bits})
     ids = np.array([[0, 29, 7]])
-    rows = run(graph, embedding(graph, "/wpe", "wpe.weight", "x"), ids, 64)
+    rows = run(lambda graph, w, x: embedding(graph, "/wpe", w, x), "wpe.weight", weight, bits, ids)
     assert np.array_equal(rows[0], dequantise(quantise(weight, bits), 64)[ids[0]])

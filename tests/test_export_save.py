@@ -3,13 +3,15 @@
 import errno
 import hashlib
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import onnx
 import pytest
-from conftest import random_gpt
+from conftest import Refused, random_gpt
 
 from edgegpt import contract
 from edgegpt.config import ModelConfig
@@ -21,119 +23,86 @@ from edgegpt_export import export as exporting, export_checkpoint, verify_file, 
 
 
 @pytest.fixture
-def external_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the weights of any model external data."""
-    monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
+def external(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Choose whether the weights of the next exports become external data."""
+    return lambda large: monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000 if large else 10**9)
+
+
+@pytest.fixture
+def large_file(checkpoint: Path, folder: Path, external: Callable[[bool], None]) -> Path:
+    """The tiny model with external data."""
+    external(True)
+    return export_checkpoint(checkpoint, folder / "tiny.onnx").path
 
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*")}
 
 
-def raising(error: BaseException) -> Any:
-    def fail(*_args: Any, **_kwargs: Any) -> None:
-        raise error
-
-    return fail
-
-
-INTERRUPTIONS = {
-    "disk full while writing": (Path, "write_bytes", OSError(errno.ENOSPC, "No space left on device")),
-    "disk full while writing metadata": (
-        exporting,
-        "append_metadata",
-        OSError(errno.ENOSPC, "No space left on device"),
-    ),
-    "disk full while renaming": (Path, "replace", OSError(errno.ENOSPC, "No space left on device")),
+FULL = OSError(errno.ENOSPC, "No space left on device")
+INTERRUPTIONS: dict[str, tuple[object, str, BaseException]] = {
+    "disk full while writing": (Path, "write_bytes", FULL),
+    "disk full while appending the evidence": (exporting, "append_metadata", FULL),
+    "disk full while renaming": (Path, "replace", FULL),
+    "disk full while writing data": (write, "_move_out", FULL),
     "interrupt while writing": (exporting, "write_model", KeyboardInterrupt()),
     "interrupt while verifying": (exporting, "verify", KeyboardInterrupt()),
     "interrupt while renaming": (Path, "replace", KeyboardInterrupt()),
 }
 
 
-@pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("what", INTERRUPTIONS)
+@pytest.mark.parametrize(
+    ("what", "large"),
+    [(what, large) for what in INTERRUPTIONS for large in (True, False) if large or "data" not in what],
+)
 def test_the_old_file_stays_whole(
-    what: str, large: bool, checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    what: str,
+    large: bool,
+    checkpoint: Path,
+    folder: Path,
+    external: Callable[[bool], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if large:
-        monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
+    external(large)
     export_checkpoint(checkpoint, folder / "tiny.onnx")
     before = files(folder)
     where, name, error = INTERRUPTIONS[what]
-    monkeypatch.setattr(where, name, raising(error))
-    expected = ArtifactError if isinstance(error, OSError) else KeyboardInterrupt
-    with pytest.raises(expected) as caught:
+    monkeypatch.setattr(where, name, Mock(side_effect=error))
+    with pytest.raises(ArtifactError if error is FULL else KeyboardInterrupt) as caught:
         export_checkpoint(checkpoint, folder / "tiny.onnx")
-    if expected is ArtifactError:
+    if error is FULL:
         assert str(folder / "tiny.onnx") in str(caught.value)
         assert "No space left" in str(caught.value)
     assert files(folder) == before
 
 
-def test_large_weights_become_external_data(checkpoint: Path, folder: Path, external_weights: None) -> None:
-    report = export_checkpoint(checkpoint, folder / "tiny.onnx")
-    content = files(folder)
+def test_large_weights_become_external_data(checkpoint: Path, large_file: Path) -> None:
+    content, metadata = files(large_file.parent), read_metadata(large_file)
     assert sorted(content) == ["tiny.onnx", "tiny.onnx.data"]
-    digest = hashlib.sha256(content["tiny.onnx.data"]).hexdigest()
-    assert read_metadata(report.path)["edgegpt.data_sha256"] == digest
-    assert report.bytes == sum(len(value) for value in content.values())
-    tensors = onnx.load(str(report.path), load_external_data=False).graph.initializer
-    assert read_metadata(report.path)["edgegpt.data_file"] == "tiny.onnx.data"
+    assert metadata["edgegpt.data_sha256"] == hashlib.sha256(content["tiny.onnx.data"]).hexdigest()
+    assert metadata["edgegpt.data_file"] == "tiny.onnx.data"
+    assert open_artifact(large_file).bytes == sum(len(value) for value in content.values())
+    tensors = onnx.load(str(large_file), load_external_data=False).graph.initializer
     locations = {entry.value for t in tensors for entry in t.external_data if entry.key == "location"}
     assert locations == {"tiny.onnx.data"}
-    assert verify_file(report.path, checkpoint).failures == []
+    assert verify_file(large_file, checkpoint).failures == []
 
 
-def test_both_files_can_be_moved_together(
-    checkpoint: Path, folder: Path, external_weights: None, tmp_path: Path
-) -> None:
-    export_checkpoint(checkpoint, folder / "tiny.onnx")
-    moved = folder.rename(tmp_path / "robot")
-    assert open_artifact(moved / "tiny.onnx").evidence
-
-
-def test_missing_or_changed_data_is_named(
-    checkpoint: Path, folder: Path, external_weights: None, refused: Any
-) -> None:
-    export_checkpoint(checkpoint, folder / "tiny.onnx")
-    data = folder / "tiny.onnx.data"
-    content = bytearray(data.read_bytes())
-    content[4000] ^= 1
-    data.write_bytes(content)
-    with refused(ArtifactError, data):
-        verify_file(folder / "tiny.onnx", checkpoint)
-    data.unlink()
-    with refused(ArtifactError, data):
-        verify_file(folder / "tiny.onnx", checkpoint)
-
-
-def test_any_changed_bit_of_the_file_is_noticed(checkpoint: Path, folder: Path, refused: Any) -> None:
+def test_any_changed_bit_of_the_file_is_noticed(checkpoint: Path, folder: Path, refused: Refused) -> None:
     path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
     content = path.read_bytes()
+    weight = content.index(onnx.load(str(path)).graph.initializer[0].raw_data) + 5
     digest = content.rindex(b"edgegpt.file_sha256")
-    for at in [*range(0, digest - 4, len(content) // 60), *range(len(content) - 64, len(content), 7)]:
+    places = [weight, *range(0, digest - 4, len(content) // 60), *range(len(content) - 64, len(content), 7)]
+    for at in places:
         path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
-        with pytest.raises(ArtifactError):
+        with refused(ArtifactError):
             open_artifact(path)
     path.write_bytes(content + content[digest - 4 :])
     with refused(ArtifactError, path):
         open_artifact(path)
     path.write_bytes(content)
     open_artifact(path)
-
-
-def test_a_changed_weight_is_noticed_when_the_file_is_opened(
-    checkpoint: Path, folder: Path, refused: Any
-) -> None:
-    path = export_checkpoint(checkpoint, folder / "tiny.onnx").path
-    content = bytearray(path.read_bytes())
-    weight = onnx.load(str(path)).graph.initializer[0].raw_data
-    content[content.index(weight) + 5] ^= 1
-    path.write_bytes(content)
-    end = content.rindex(b"edgegpt.file_sha256") - 4
-    with refused(ArtifactError, path, hashlib.sha256(content[:end]).hexdigest()[:12]):
-        open_artifact(path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -177,54 +146,41 @@ def test_an_interrupt_between_the_renames_leaves_one_whole_model(
     old_is_large: bool,
     checkpoint: Path,
     folder: Path,
+    external: Callable[[bool], None],
     tiny_config: ModelConfig,
     tiny_tokenizer: Tokenizer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = folder / "tiny.onnx"
-    monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000 if old_is_large else 10**9)
+    out, other = folder / "tiny.onnx", tmp_path / "other"
+    external(old_is_large)
     export_checkpoint(checkpoint, out)
     before = files(folder)
-    other = tmp_path / "other"
     save_checkpoint(other, random_gpt(tiny_config, seed=1), tiny_tokenizer)
-    monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
+    external(True)
+    done, replace = 0, Path.replace
 
-    done, replace = [], Path.replace
-
-    def interrupted(self, target: str) -> Any:
-        if len(done) == renames:
-            done.append("interrupt")
+    def interrupted(self: Path, target: Path) -> Any:
+        nonlocal done
+        done += 1
+        if done == renames + 1:
             raise KeyboardInterrupt
-        done.append(target)
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", interrupted)
-    needed = 3 if old_is_large else 2
-    if renames >= needed:
+    if renames >= (3 if old_is_large else 2):
         export_checkpoint(other, out)
         monkeypatch.undo()
         assert verify_file(out, other).failures == []
-        return
-    with pytest.raises(KeyboardInterrupt):
-        export_checkpoint(other, out)
-    assert files(folder) == before
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            export_checkpoint(other, out)
+        assert files(folder) == before
 
 
 def test_data_of_an_older_large_model_goes_with_it(
-    checkpoint: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, large_file: Path, external: Callable[[bool], None]
 ) -> None:
-    monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 1000)
-    export_checkpoint(checkpoint, folder / "tiny.onnx")
-    monkeypatch.setattr(contract, "EXTERNAL_DATA_BYTES", 10**9)
-    export_checkpoint(checkpoint, folder / "tiny.onnx")
-    assert list(files(folder)) == ["tiny.onnx"]
-
-
-def test_a_failed_write_of_the_data_leaves_nothing(
-    checkpoint: Path, folder: Path, external_weights: None, monkeypatch: pytest.MonkeyPatch, refused: Any
-) -> None:
-    monkeypatch.setattr(write, "_move_out", raising(OSError(errno.EDQUOT, "Disk quota exceeded")))
-    with refused(ArtifactError, "quota"):
-        export_checkpoint(checkpoint, folder / "tiny.onnx")
-    assert files(folder) == {}
+    external(False)
+    export_checkpoint(checkpoint, large_file)
+    assert list(files(large_file.parent)) == ["tiny.onnx"]

@@ -14,6 +14,7 @@ import numpy as np
 import peers
 import pytest
 import torch
+from conftest import Refused
 from peer.engine import Logits, peer_of
 from peer.install import pinned
 from peer.measure import KL_LIMITS, PREFILL, PROMPTS, STEPS, Parity, Result, parity, turns
@@ -37,19 +38,15 @@ def result(name: str, bits: int, step: float, error: str | None = None) -> Resul
     return Result(spec, error, SAME, {"import_ms": 1.0, "load_ms": 2.0}, MEMORY, [step] * 100, [3.0])
 
 
-def test_every_engine_has_one_burst_in_every_turn() -> None:
+def test_every_engine_has_one_burst_in_every_turn_and_no_engine_always_follows_the_same_one() -> None:
     order = list(turns(NAMES, PROMPTS, rounds=5))
     for i in range(0, len(order), len(NAMES)):
         names, prompts = zip(*order[i : i + len(NAMES)], strict=True)
         assert sorted(names) == NAMES
         assert len(set(prompts)) == 1
     assert Counter(order) == {(name, prompt): 5 for name in NAMES for prompt in PROMPTS}
-
-
-def test_no_engine_always_follows_the_same_one_and_the_order_is_the_same_in_every_run() -> None:
-    order = list(turns(NAMES, PROMPTS, rounds=5))
-    assert order == list(turns(NAMES, PROMPTS, rounds=5))
     assert {before for (before, _), (after, _) in pairwise(order) if after == "a"} >= {"b", "c"}
+    assert order == list(turns(NAMES, PROMPTS, rounds=5))  # in every run
 
 
 def test_bursts_take_the_cache_from_64_to_192_tokens() -> None:
@@ -58,10 +55,11 @@ def test_bursts_take_the_cache_from_64_to_192_tokens() -> None:
     assert PREFILL in PROMPTS
 
 
-def test_a_table_has_a_cell_under_every_heading_and_lists_what_was_not_timed() -> None:
+def test_a_table_has_a_cell_under_every_heading_and_lists_what_was_not_timed_and_json_every_step() -> None:
     fast, alone = result("fast", 32, 50.0), result("alone", 8, 70.0)
     broken = result("broken", 4, 1.0, error="out of memory")
-    lines = list(table("nano", [result(OURS.name, 32, 100.0), fast, alone, broken]))
+    results = [result(OURS.name, 32, 100.0), fast, alone, broken]
+    lines = list(table("nano", results))
     header, rule, *rows = [line.strip("| ").split("|") for line in lines if line.startswith("|")]
     ours, *others = [[cell.strip() for cell in row] for row in rows]
     assert {len(row) for row in (rule, *rows)} == {len(header)}
@@ -69,10 +67,7 @@ def test_a_table_has_a_cell_under_every_heading_and_lists_what_was_not_timed() -
     # Nothing is compared with another number of bits: there is no edgegpt with 8 here.
     assert [(row[0], row[3]) for row in others] == [("fast", "0.50x"), ("alone", "")]
     assert f"- {broken.spec.name}: {broken.error}" in lines
-
-
-def test_data_in_json_holds_every_step() -> None:
-    (row,) = data("nano", 1, [result(OURS.name, 32, 100.0)])
+    row = next(iter(data("nano", 1, results)))
     found = (row["size"], row["row"]["name"], row["version"], row["steps"])
     assert found == ("nano", OURS.name, np.__version__, [100.0] * 100)
 
@@ -127,28 +122,18 @@ def test_weights_of_a_benchmark_make_a_clear_first_token_that_depends_on_every_b
             weight.copy_(drawn)
 
 
-def failure_to_start(spec: PeerSpec, folder: Path) -> list[str]:
-    """Return the errors of making the spec's files and of loading them."""
-    with pytest.raises(PeerError) as preparing:
-        prepare(spec, folder)
-    with pytest.raises(PeerError) as loading:
-        Child(spec, folder, 1)
-    return [str(preparing.value), str(loading.value)]
+def test_a_child_that_cannot_start_or_hangs_is_ended_and_reports_the_cause_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    def fails(spec: PeerSpec, value: object) -> None:
+        with refused(PeerError, value):
+            prepare(spec, tmp_path)
+        with refused(PeerError, value):
+            Child(spec, tmp_path, 1)
 
-
-def test_a_child_that_cannot_start_reports_the_cause_in_one_line(tmp_path: Path) -> None:
-    for message in failure_to_start(replace(OURS, module="no_such_engine"), tmp_path):
-        assert "no_such_engine" in message
-        assert "\n" not in message
-
-
-def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails(replace(OURS, module="no_such_engine"), "no_such_engine")
     monkeypatch.setattr("peer.process.TIMEOUT", 0.01)  # an interpreter takes longer to start
-    assert all("0.01" in message for message in failure_to_start(OURS, tmp_path))
-
-
-def test_a_package_that_is_not_installed_has_no_version() -> None:
-    assert version(replace(OURS, package="no-such-package")) == NOT_INSTALLED
+    fails(OURS, 0.01)
 
 
 @pytest.mark.slow
@@ -156,9 +141,10 @@ def test_edgegpt_agrees_with_itself_and_is_timed_in_a_child(tmp_path: Path, tiny
     (tmp_path / "checkpoint").symlink_to(tiny_checkpoint)
     (spec,) = (spec for spec in ROSTER if spec.name == REFERENCE)
     prepare(spec, tmp_path)
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8]
     with closing(Child(spec, tmp_path, 1)) as child:
-        ms, tokens = child.burst([1, 2, 3, 4, 5, 6, 7, 8], 6)
-        logits = child.logits([1, 2, 3, 4, 5, 6, 7, 8, *tokens[:-1]], 8)
+        ms, tokens = child.burst(prompt, 6)
+        logits = child.logits([*prompt, *tokens[:-1]], 8)
         assert len(ms) == 6
         assert logits[:, :270].argmax(-1).tolist() == tokens
         assert child.memory()["rss"] > 10
@@ -177,7 +163,8 @@ def test_the_command_line_refuses_values_it_does_not_know(
     assert words.split()[1] in capsys.readouterr().err
 
 
-def test_pins_come_from_the_constraints() -> None:
+def test_versions_come_from_the_installation_and_pins_from_the_constraints() -> None:
+    assert version(replace(OURS, package="no-such-package")) == NOT_INSTALLED
     assert pinned("torch", "torchvision==1\ntorch==2.13.0 ; python_version > '3'\n") == "torch==2.13.0"
     assert pinned("torch", "torch==2.13.0\ntqdm==4\n") == "torch==2.13.0"
     assert pinned("torch", "") == "torch"

@@ -57,66 +57,53 @@ def objects_of(example: Example) -> list[str]:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_completion_is_valid_and_compact(examples: Examples, split: str) -> None:
+def test_every_completion_is_valid_and_compact_and_all_ten_actions_are_taught(
+    examples: Examples, split: str
+) -> None:
     schema = robot_commands.schema()
     validator = jsonschema.Draft202012Validator(schema)
     order = {
         options["properties"]["action"]["const"]: list(options["properties"])
         for options in schema["properties"]["commands"]["items"]["anyOf"]
     }
-    for example in examples[split]:
-        answer = json.loads(example.completion)
+    for prompt, completion in examples[split]:
+        answer = json.loads(completion)
         validator.validate(answer)
-        assert example.completion == json.dumps(answer, separators=(",", ":"))
-        assert "\\" not in example.completion
-        assert "\n" not in example.prompt
-        assert 0 < len(example.prompt) <= 220
+        assert completion == json.dumps(answer, separators=(",", ":"))
+        assert "\\" not in completion
+        assert "\n" not in prompt
+        assert 0 < len(prompt) <= 220
         for command in answer["commands"]:
             assert list(command) == order[command["action"]]
-            for number in (command.get("distance_m"), command.get("seconds")):
-                assert number is None or (
-                    number == round(number, 2) and not (isinstance(number, float) and number.is_integer())
-                )
-
-
-def test_all_ten_actions_are_taught(examples: Examples) -> None:
-    for split in SPLITS:
-        assert {c["action"] for e in examples[split] for c in commands_of(e)} == set(phrasings.PHRASINGS)
+            for number in (command.get("distance_m", 0), command.get("seconds", 0)):
+                assert number == round(number, 2)
+                assert not (isinstance(number, float) and number.is_integer())
+            # Texts are copied from the prompt letter by letter.
+            assert all(command.get(key, "") in prompt for key in ("object", "on", "text")), prompt
+    assert {c["action"] for e in examples[split] for c in commands_of(e)} == set(phrasings.PHRASINGS)
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_shorter_run_is_the_beginning_of_a_longer_one(examples: Examples, split: str) -> None:
+def test_examples_are_the_same_byte_for_byte_as_those_that_rover_was_trained_on(
+    examples: Examples, split: str
+) -> None:
+    text = "".join(f"{prompt}\n{completion}\n" for prompt, completion in generate(split, 2000, seed=7))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGESTS[split]
+    # A shorter run is the beginning of a longer one.
     assert list(generate(split, 200, seed=11)) == examples[split][:200]
     assert list(generate(split, 200, seed=13)) != examples[split][:200]
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_examples_are_the_same_byte_for_byte_as_those_that_rover_was_trained_on(split: str) -> None:
-    text = "".join(f"{prompt}\n{completion}\n" for prompt, completion in generate(split, 2000, seed=7))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGESTS[split]
-
-
 def test_examples_do_not_depend_on_hash_randomisation() -> None:
     code = "from robot_commands import *; print([list(generate(s, 50, 3)) for s in SPLITS])"
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=Path(robot_commands.__file__).parents[1],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
+    root = Path(robot_commands.__file__).parents[1]
+    one, other = (
+        subprocess.check_output(
+            [sys.executable, "-c", code], cwd=root, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
         for seed in ("1", "2")
-    }
-    assert len(runs) == 1
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_copied_texts_are_in_the_prompt_letter_by_letter(examples: Examples, split: str) -> None:
-    for example in examples[split]:
-        for command in commands_of(example):
-            for key in ("object", "on", "text"):
-                assert command.get(key, "") in example.prompt, example
+    )
+    assert one == other
 
 
 @pytest.mark.parametrize("group", [*TEMPLATES, "out of scope"])
@@ -136,20 +123,17 @@ def test_no_validation_prompt_occurs_in_training(examples: Examples, train_promp
         assert not [e.prompt for e in examples[split] if e.prompt in seen]
 
 
+def phrases(*texts: str) -> set[str]:
+    return {phrase.rstrip("*") for text in texts for phrase in templates.split_words(text)}
+
+
+HELD_OUT = phrases(vocabulary.HELD_OUT_NOUNS, vocabulary.HELD_OUT_SURFACES)
+KEPT = phrases(vocabulary.TRAIN_NOUNS, vocabulary.TRAIN_SURFACES)
+
+
 def test_held_out_nouns_never_occur_in_training(train_prompts: list[str]) -> None:
-    held = {
-        word
-        for text in (vocabulary.HELD_OUT_NOUNS, vocabulary.HELD_OUT_SURFACES)
-        for p in templates.split_words(text)
-        for word in p.rstrip("*").split()
-    }
+    held, kept = ({word for phrase in some for word in phrase.split()} for some in (HELD_OUT, KEPT))
     assert len(held) >= 60
-    kept = {
-        word
-        for text in (vocabulary.TRAIN_NOUNS, vocabulary.TRAIN_SURFACES)
-        for p in templates.split_words(text)
-        for word in p.rstrip("*").split()
-    }
     assert len(kept) >= 250
     assert not held & kept
     assert not held & {word for prompt in train_prompts for word in re.findall("[a-z]+", prompt.lower())}
@@ -160,26 +144,19 @@ def test_invented_words_follow_the_crc_rule(examples: Examples) -> None:
     assert all(vocabulary.is_held_out(vocabulary.invent_word(rng, True)) for _ in range(200))
     assert not any(vocabulary.is_held_out(vocabulary.invent_word(rng, False)) for _ in range(200))
     for split in SPLITS:
-        invented = {
-            w for e in examples[split] for o in objects_of(e) for w in o.split() if w not in vocabulary.TAKEN
-        }
+        words = {word for e in examples[split] for name in objects_of(e) for word in name.split()}
+        invented = words - set(vocabulary.TAKEN)
         assert len(invented) > 500
-        assert {vocabulary.is_held_out(w) for w in invented} == {split == "unseen_objects"}
+        assert {vocabulary.is_held_out(word) for word in invented} == {split == "unseen_objects"}
 
 
 def test_every_unseen_objects_example_names_a_new_object(examples: Examples) -> None:
-    held = {
-        p.rstrip("*")
-        for text in (vocabulary.HELD_OUT_NOUNS, vocabulary.HELD_OUT_SURFACES)
-        for p in templates.split_words(text)
-    }
     for example in examples["unseen_objects"]:
         named = objects_of(example)
         assert named
         for name in named:
-            assert any(name == noun or name.endswith(" " + noun) for noun in held) or vocabulary.is_held_out(
-                name.split()[-1]
-            ), example
+            known = any(f" {name}".endswith(f" {noun}") for noun in HELD_OUT)
+            assert known or vocabulary.is_held_out(name.split()[-1]), example
 
 
 def test_half_of_the_training_examples_with_objects_hold_an_invented_word(examples: Examples) -> None:
@@ -194,13 +171,6 @@ def test_distribution_of_command_counts(examples: Examples) -> None:
         assert 0.06 < counts[0] / COUNT < 0.1
         for commands, share in ((1, 0.5), (2, 0.25), (3, 0.15), (4, 0.1)):
             assert abs(counts[commands] / (COUNT - counts[0]) - share) < 0.03
-
-
-@pytest.mark.parametrize(
-    ("half_feet", "metres"), [(1, 0.15), (2, 0.3), (5, 0.76), (6, 0.91), (20, 3.05), (64, 9.75)]
-)
-def test_feet_become_metres(half_feet: int, metres: float) -> None:
-    assert quantities.number(quantities.feet_to_hundredths(half_feet)) == metres
 
 
 def test_quantities_in_prompts_mean_what_they_say() -> None:
@@ -222,7 +192,9 @@ def test_quantities_in_prompts_mean_what_they_say() -> None:
     assert len(seen) == 3
 
 
-def test_numbers_in_words() -> None:
+def test_feet_become_metres_and_numbers_words() -> None:
+    for half_feet, metres in {1: 0.15, 2: 0.3, 5: 0.76, 6: 0.91, 20: 3.05, 64: 9.75}.items():
+        assert quantities.number(quantities.feet_to_hundredths(half_feet)) == metres
     assert quantities.in_words(35) == "thirty five"
     assert quantities.in_words(120, hundred="a hundred") == "a hundred and twenty"
     assert quantities.decimal_words(205) == "two point zero five"
@@ -240,10 +212,24 @@ def test_the_command_line_writes_json_lines(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["some.jsonl"]
 
 
-def test_the_command_line_refuses_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--split", "test", "--count", "20", "--out", str(tmp_path / "a")]) == 2
-    assert "got 'test'" in capsys.readouterr().err
-    assert main(["--count", "-1", "--out", str(tmp_path / "a")]) == 2
-    assert "got -1" in capsys.readouterr().err
-    assert main(["--count", "1", "--out", str(tmp_path / "no" / "a")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("--split test --count 20 --out a", "'test'"),
+        ("--count -1 --out a", "-1"),
+        ("--count 1 --out no/a", "no/a"),
+    ],
+)
+def test_the_command_line_refuses_in_one_sentence(
+    words: str,
+    value: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert value in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -7,18 +7,20 @@ import re
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from conftest import Refused
+from hypothesis import given, strategies as st
 from safetensors.torch import load_file
 
 from edgegpt.config.model import ModelConfig
-from edgegpt.errors import ConfigError, DataError, TrainingError
+from edgegpt.errors import ConfigError, DataError, EdgeGPTError, TrainingError
 from edgegpt.examples import Pair, parse_jsonl
 from edgegpt.model.checkpoint import load_checkpoint
 from edgegpt.tokenizer import Tokenizer
@@ -27,8 +29,9 @@ from edgegpt.training.dataset import IGNORE, batches, collate, encode, read_exam
 from edgegpt.training.loop import STATE, TrainingProgress, learning_rate, train
 
 MODEL = ModelConfig(vocab_size=300, block_size=64, n_layer=1, n_head=2, n_embd=16, dropout=0.1)
+OPTIONS = {"resume", "on_progress", "on_stage"}  # of `train`; all else changes the run
+Start = Callable[..., Path]  # of the fixture `start`
 ROVER = Path(__file__).parents[1] / "configs" / "training" / "rover.yaml"
-Refused = Callable[..., AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -50,8 +53,15 @@ def run(tmp_path: Path) -> RunConfig:
     )
 
 
-def changed(run: RunConfig, **changes: object) -> RunConfig:
-    return run.model_copy(update=changes)
+@pytest.fixture
+def start(run: RunConfig, tmp_path: Path) -> Start:
+    """`start(steps=3)` trains the run with changes and returns the folder of the model."""
+
+    def start(**changes: Any) -> Path:
+        options = {name: changes.pop(name) for name in OPTIONS & changes.keys()}
+        return train(run.model_copy(update=changes), tmp_path, **options)
+
+    return start
 
 
 def same_weights(one: Path, other: Path) -> bool:
@@ -70,30 +80,26 @@ def interrupt_after(step: int) -> Callable[[TrainingProgress], None]:
 # What a run gives
 
 
-def test_the_same_run_gives_the_same_model(run: RunConfig, tmp_path: Path) -> None:
-    assert same_weights(train(run, tmp_path), train(changed(run, out="again"), tmp_path))
-
-
-def test_an_interrupted_run_resumes_to_the_same_model(
-    run: RunConfig, tmp_path: Path, refused: Refused
+def test_the_same_run_gives_the_same_model_interrupted_or_not(
+    start: Start, tmp_path: Path, refused: Refused
 ) -> None:
-    whole, halves = train(run, tmp_path), changed(run, out="halves")
+    whole, state = start(), tmp_path / "halves" / STATE
+    assert same_weights(start(out="again"), whole)
     with pytest.raises(KeyboardInterrupt):
-        train(halves, tmp_path, on_progress=interrupt_after(3))
-    assert (tmp_path / "halves" / STATE).is_file()
-    with refused(TrainingError, tmp_path / "halves" / STATE, "--resume"):
-        train(halves, tmp_path)
-    with refused(TrainingError, tmp_path / "halves" / STATE, "learning_rate"):
-        train(changed(halves, learning_rate=0.5), tmp_path, resume=True)
-    assert same_weights(train(halves, tmp_path, resume=True), whole)
-    assert not (tmp_path / "halves" / STATE).exists()
-    late = train(changed(run, out="late"), tmp_path, on_progress=interrupt_after(run.steps))
-    assert same_weights(late, whole)
+        start(out="halves", on_progress=interrupt_after(3))
+    assert state.is_file()
+    with refused(TrainingError, state, "--resume"):
+        start(out="halves")
+    with refused(TrainingError, state, "learning_rate"):
+        start(resume=True, out="halves", learning_rate=0.5)
+    assert same_weights(start(resume=True, out="halves"), whole)
+    assert not state.exists()
+    assert same_weights(start(out="late", on_progress=interrupt_after(6)), whole)
 
 
-def test_training_lowers_the_loss_and_reports_each_validation(run: RunConfig, tmp_path: Path) -> None:
+def test_training_lowers_the_loss_and_reports_each_validation(start: Start) -> None:
     seen: list[TrainingProgress] = []
-    train(changed(run, steps=60, learning_rate=1e-2), tmp_path, on_progress=seen.append)
+    start(steps=60, learning_rate=1e-2, on_progress=seen.append)
     assert seen[-1].loss < 0.5 * seen[0].loss
     assert [p.step for p in seen if p.validations] == list(range(2, 61, 2))
     assert seen[-1].validations["same"].loss < seen[1].validations["same"].loss
@@ -101,67 +107,71 @@ def test_training_lowers_the_loss_and_reports_each_validation(run: RunConfig, tm
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])
 def test_a_text_trains_too_and_weights_are_stored_as_asked(
-    run: RunConfig, tmp_path: Path, name: str, dtype: torch.dtype
+    start: Start, tmp_path: Path, name: str, dtype: torch.dtype
 ) -> None:
     (tmp_path / "text.txt").write_text("the robot drives to the kitchen and back. " * 40)
     text = Source(path="text.txt")
-    out = train(changed(run, train=[text], validation={"text": text}, stored_weights=name), tmp_path)
+    out = start(train=[text], validation={"text": text}, stored_weights=name)
     assert load_checkpoint(out).tokenizer.prompt_suffix == ()
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {dtype}
 
 
-def test_a_run_continues_from_a_checkpoint_with_its_tokenizer(run: RunConfig, tmp_path: Path) -> None:
-    first, seen, fresh = train(run, tmp_path), [], []
-    more = changed(run, model=None, tokenizer_split=None, start_from="checkpoint", out="more")
-    second = train(more, tmp_path, on_progress=seen.append)
+def test_a_run_continues_from_a_checkpoint_with_its_tokenizer(start: Start) -> None:
+    seen: list[TrainingProgress] = []
+    first = start(on_progress=seen.append)
+    more = {"model": None, "tokenizer_split": None, "start_from": "checkpoint", "out": "more"}
+    second = start(on_progress=seen.append, **more)
     assert load_checkpoint(second).tokenizer.to_json() == load_checkpoint(first).tokenizer.to_json()
-    train(changed(run, out="fresh"), tmp_path, on_progress=fresh.append)
-    assert seen[0].loss < fresh[0].loss
+    assert seen[len(seen) // 2].loss < seen[0].loss
 
 
-def test_the_model_may_be_a_file_next_to_the_run_file(run: RunConfig, tmp_path: Path) -> None:
+def test_the_model_may_be_a_file_next_to_the_run_file(run: RunConfig, start: Start, tmp_path: Path) -> None:
     (tmp_path / "planned.yaml").write_text(f"# Planned\n{MODEL.to_yaml()}")
     rows = run.model_dump(mode="json", exclude_none=True) | {"model": "planned.yaml"}
     (tmp_path / "run.yaml").write_text(json.dumps(rows))
     named = train(RunConfig.from_yaml(tmp_path / "run.yaml"), tmp_path)
     assert load_checkpoint(named).model.config == MODEL
-    assert same_weights(named, train(changed(run, out="again"), tmp_path))
+    assert same_weights(named, start(out="again"))
 
 
 # What a run refuses
 
 
-def test_a_model_file_that_changed_is_another_run(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
-    named, file = changed(run, model="planned.yaml"), tmp_path / "planned.yaml"
-    file.write_text(MODEL.to_yaml())
-    with pytest.raises(KeyboardInterrupt):
-        train(named, tmp_path, on_progress=interrupt_after(1))
-    file.write_text(MODEL.to_yaml().replace("n_layer: 1", "n_layer: 2"))
-    with refused(TrainingError, "model"):
-        train(named, tmp_path, resume=True)
-
-
-def test_a_bad_model_file_is_refused_before_work(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
-    named, file = changed(run, model="planned.yaml"), tmp_path / "planned.yaml"
+def test_a_model_file_that_is_bad_or_changed_is_refused(
+    start: Start, tmp_path: Path, refused: Refused
+) -> None:
+    file = tmp_path / "planned.yaml"
     with refused(ConfigError, file):
-        train(named, tmp_path)
+        start(model=file.name)
     file.write_text(MODEL.to_yaml().replace("n_head: 2", "n_head: 5"))
     with refused(ConfigError, file, "n_embd", "n_head", 16, 5):
-        train(named, tmp_path)
+        start(model=file.name)
     assert not (tmp_path / "checkpoint").exists()
+    file.write_text(MODEL.to_yaml())
+    with pytest.raises(KeyboardInterrupt):
+        start(model=file.name, on_progress=interrupt_after(1))
+    file.write_text(MODEL.to_yaml().replace("n_layer: 1", "n_layer: 2"))
+    with refused(TrainingError, "model"):
+        start(resume=True, model=file.name)
 
 
-def test_a_finished_model_is_never_replaced(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
-    weights = train(run, tmp_path) / "model.safetensors"
+def test_what_has_the_name_of_the_model_is_never_replaced(
+    start: Start, tmp_path: Path, refused: Refused
+) -> None:
+    weights, stages = start() / "model.safetensors", Mock()
     before = weights.read_bytes()
     with refused(TrainingError, weights):
-        train(changed(run, steps=3), tmp_path)
+        start(steps=3)
     assert weights.read_bytes() == before
+    (tmp_path / "file").write_text("in the way")
+    with refused(TrainingError, tmp_path / "file"):
+        start(out="file", on_stage=stages)
+    stages.assert_not_called()
 
 
 @pytest.mark.parametrize("state", [None, b"not a checkpoint", {"run": 5}, {"run": {}}, [], {"model": {}}])
 def test_a_missing_or_foreign_state_is_not_resumed(
-    run: RunConfig, tmp_path: Path, state: object, refused: Refused
+    start: Start, tmp_path: Path, state: object, refused: Refused
 ) -> None:
     path = tmp_path / "checkpoint" / STATE
     path.parent.mkdir()
@@ -170,42 +180,26 @@ def test_a_missing_or_foreign_state_is_not_resumed(
     elif state is not None:
         torch.save(state, path)
     with refused(TrainingError, path):
-        train(run, tmp_path, resume=True)
+        start(resume=True)
 
 
-def test_the_state_is_saved_without_validation_sets_too(run: RunConfig, tmp_path: Path) -> None:
-    def crash(progress: TrainingProgress) -> None:
-        if progress.step == 5:
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        train(changed(run, validation={}), tmp_path, on_progress=crash)
-    assert (tmp_path / "checkpoint" / STATE).is_file()
-
-
-def test_a_state_that_cannot_be_saved_names_its_file(
-    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+def test_the_state_is_saved_without_validation_sets_too_and_a_full_disk_is_named(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    crash = Mock(side_effect=[None] * 4 + [RuntimeError])
+    with pytest.raises(RuntimeError):
+        start(validation={}, on_progress=crash)
+    assert (tmp_path / "checkpoint" / STATE).is_file()
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr("lightning_fabric.Fabric.save", full)
-    with refused(TrainingError, tmp_path / "checkpoint" / STATE, "No space left on device"):
-        train(run, tmp_path)
-    assert list((tmp_path / "checkpoint").iterdir()) == []
+    with refused(TrainingError, tmp_path / "full" / STATE, "No space left on device"):
+        start(out="full")
+    assert list((tmp_path / "full").iterdir()) == []
 
 
-def test_a_folder_in_the_way_is_refused_before_work(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
-    (tmp_path / "checkpoint").write_text("in the way")
-    stages: list[str] = []
-    with refused(TrainingError, tmp_path / "checkpoint"):
-        train(run, tmp_path, on_stage=stages.append)
-    assert stages == []
-
-
-def test_a_diverging_run_stops_with_the_step(run: RunConfig, tmp_path: Path, refused: Refused) -> None:
+def test_a_diverging_run_stops_with_the_step(start: Start, refused: Refused) -> None:
     with refused(TrainingError, "nan", "step", 1e30):
-        train(changed(run, learning_rate=1e30, steps=50), tmp_path)
+        start(learning_rate=1e30, steps=50)
 
 
 # Batches
@@ -229,7 +223,6 @@ def test_windows_of_a_text_predict_each_token_once(tiny_tokenizer: Tokenizer) ->
     assert predicted == [*tiny_tokenizer.encode(text), tiny_tokenizer.eos_id][1:]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(2, 60), min_size=1, max_size=80), st.integers(16, 200), st.integers(0, 5))
 def test_an_epoch_takes_each_example_once_and_fits_the_budget(
     lengths: list[int], batch_tokens: int, seed: int
@@ -245,10 +238,9 @@ def test_an_epoch_takes_each_example_once_and_fits_the_budget(
 
 
 def test_epochs_differ_and_a_seed_repeats() -> None:
-    lengths = np.full(64, 10)
-    two_epochs = [batch.tolist() for batch in islice(batches(lengths, 100, seed=1), 14)]
-    assert two_epochs == [batch.tolist() for batch in islice(batches(lengths, 100, seed=1), 14)]
-    assert two_epochs[:7] != two_epochs[7:]
+    one, other = ([b.tolist() for b in islice(batches(np.full(64, 10), 100, seed=1), 14)] for _ in range(2))
+    assert one == other
+    assert one[:7] != one[7:]
 
 
 def test_the_learning_rate_warms_up_and_falls_to_nothing(run: RunConfig) -> None:
@@ -289,12 +281,9 @@ def test_a_run_has_one_start_and_each_source_is_a_file_or_a_generator(run: RunCo
     for wrong in ({}, {"path": "a.jsonl", "generator": "robot_commands"}, {"path": "a.csv"}):
         with pytest.raises(ValueError, match="path"):
             Source(**wrong)
-
-
-@pytest.mark.parametrize("name", ["", ".above", "a/b", "../a", "a:", ":b", "a:b:c", "a:b.c", "two words"])
-def test_what_is_no_import_path_is_refused_with_the_run_file(name: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(repr(name))):
-        Source(generator=name)
+    for name in ("", ".above", "a/b", "../a", "a:", ":b", "a:b:c", "a:b.c", "two words"):
+        with pytest.raises(ValueError, match=re.escape(repr(name))):
+            Source(generator=name)
 
 
 GENERATOR = """
@@ -337,44 +326,34 @@ def test_a_generator_is_called_with_split_examples_and_seed(generators: Path) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["no_such_module", "broken_generator", "some_generators:no_such", "some_generators:number"]
-)
-def test_a_generator_that_is_missing_is_named(generators: Path, name: str, refused: Refused) -> None:
-    with refused(ConfigError, name, generators):
-        read_examples(Source(generator=name), generators)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "error", "value"),
     [
-        ("few", "1 of 10"),
-        ("text", "'ab'"),
-        ("numbers", "('a', 1)"),
-        ("blank", "blank prompt"),
-        ("surrogate", r"\ud800"),
-        ("no_arguments", "TypeError"),
-        ("generate", "'test'"),
+        ("no_such_module", ConfigError, "FOLDER"),
+        ("broken_generator", ConfigError, "FOLDER"),
+        ("some_generators:no_such", ConfigError, "FOLDER"),
+        ("some_generators:number", ConfigError, "FOLDER"),
+        ("some_generators:few", DataError, "1 of 10"),
+        ("some_generators:text", DataError, "'ab'"),
+        ("some_generators:numbers", DataError, "('a', 1)"),
+        ("some_generators:blank", DataError, "blank prompt"),
+        ("some_generators:surrogate", DataError, r"\ud800"),
+        ("some_generators:no_arguments", DataError, "TypeError"),
+        ("some_generators:generate", DataError, "'test'"),
     ],
 )
-def test_what_a_generator_should_not_yield_or_raise_is_shown(
-    generators: Path, name: str, value: str, refused: Refused
+def test_a_generator_that_is_missing_or_yields_or_raises_what_it_should_not_is_named(
+    generators: Path, name: str, error: type[EdgeGPTError], value: str, refused: Refused
 ) -> None:
-    with refused(DataError, f"some_generators:{name}", value):
-        read_examples(Source(generator=f"some_generators:{name}", split="test", examples=10), generators)
+    with refused(error, name, value.replace("FOLDER", str(generators))):
+        read_examples(Source(generator=name, split="test", examples=10), generators)
 
 
-def test_a_run_trains_on_a_generator_and_ctrl_c_ends_it(generators: Path, run: RunConfig) -> None:
+def test_a_run_trains_on_a_generator_and_ctrl_c_ends_it(generators: Path, start: Start) -> None:
     source = Source(generator="some_generators", examples=20)
-    out = train(changed(run, train=[source], validation={"same": source}), generators)
+    out = start(train=[source], validation={"same": source})
     assert load_checkpoint(out).model.config == MODEL
     with pytest.raises(KeyboardInterrupt):
         read_examples(Source(generator="some_generators:interrupted"), generators)
-
-
-def test_the_shipped_run_file_loads_and_its_generator_runs() -> None:
-    run = RunConfig.from_yaml(ROVER)
-    few = run.train[0].model_copy(update={"examples": 5})
-    assert len(read_examples(few, ROVER.parent, run.generator_path)) == 5
 
 
 @pytest.mark.parametrize(

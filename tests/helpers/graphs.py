@@ -46,6 +46,17 @@ def copied_graph() -> onnx.ModelProto:
     return copy
 
 
+def mixed_modes() -> tuple[GPT, list[bool]]:
+    """Return a model in train mode but for one block, and the mode of each of its modules."""
+    model = random_gpt(SMALL).train()
+    model.blocks[0].eval()
+    return model, modes(model)
+
+
+def modes(model: GPT) -> list[bool]:
+    return [part.training for part in model.modules()]
+
+
 def add_to_logits(graph: onnx.ModelProto, *nodes: onnx.NodeProto) -> None:
     """Append nodes that make `extra`, and add it to the logits."""
     graph.graph.node[-1].output[0] = "/head"
@@ -73,6 +84,15 @@ def session_of(graph: onnx.ModelProto) -> ort.InferenceSession:
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     return ort.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def optimised(model: Path | bytes, folder: Path) -> onnx.ModelProto:
+    """Return the graph that onnxruntime makes of a file or of its bytes."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    options.log_severity_level = 4
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnx.load(options.optimized_model_filepath)
 
 
 def random_ids(config: ModelConfig, batch: int = 1, length: int | None = None, seed: int = 0) -> Any:
