@@ -1,7 +1,8 @@
-"""`edgegpt plan` on a board profile made by hand; no time of this machine is judged."""
+"""`edgegpt plan` on a board profile made by hand, and what plan, params and profile refuse. No time is judged."""
 
 import json
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from edgegpt.planner.planner import PlanResult, plan_models
 
 Capture = pytest.CaptureFixture[str]
 Plan = Callable[..., tuple[int, dict[str, Any], str]]
+NANO = str(Path(__file__).parents[1] / "configs" / "models" / "nano.yaml")
 PROFILE = ("--profile", "profile.yaml")
 
 
@@ -141,21 +143,33 @@ def test_an_infeasible_budget_gives_a_way_out_as_json(plan: Plan, limits: dict[s
 @pytest.mark.parametrize(
     ("arguments", "values"),
     [
-        ("--profile none.yaml", ["none.yaml"]),
-        ("--profile budget.yaml", ["budget.yaml"]),
-        ("--workers 0", ["workers", "0"]),
-        ("--precision int2", ["'int2'"]),
-        ("--vocab-size 5", ["vocab_size", "5"]),
-        ("--context 8", ["context", "8"]),
-        ("--ray local --workers 2", ["--ray", "--workers", "local", "2"]),
-        ("--out model.txt", ["--out", ".yaml"]),
+        ("plan --budget budget.yaml --profile none.yaml", ["none.yaml"]),
+        ("plan --budget budget.yaml --profile budget.yaml", ["budget.yaml"]),
+        ("plan --budget budget.yaml --precision int2", ["'int2'"]),
+        ("plan --budget budget.yaml --ray local --workers 2", ["--ray", "--workers", "local", "2"]),
+        ("plan --budget budget.yaml --out model.txt", ["--out", ".yaml"]),
+        ("params NANO --precision int8", ["--precision", "--profile"]),
+        ("params NANO --profile profile.yaml --precision int2", ["int2"]),
+        ("params NANO --profile none.yaml", ["none.yaml"]),
+        ("params NANO --profile budget.yaml", ["budget.yaml", "a budget"]),
+        ("params NANO --profile profile.yaml --cached-tokens 256", ["cached_tokens", "256"]),
+        ("params NANO --profile profile.yaml --capacity 64 --cached-tokens 64", ["cached_tokens", "64"]),
+        ("params NANO --profile profile.yaml --capacity 64 --prompt-tokens 64", ["prompt_tokens", "64"]),
+        ("params NANO --prompt-tokens 5000", ["prompt_tokens", "256", "5000"]),
+        ("profile --out none/new.yaml", ["none"]),
+        ("profile --out .", ["--out", ".yaml"]),
+        ("profile --out new.yaml --threads 0", ["threads", "0"]),
+        ("profile --out new.yaml --threads 4096", ["threads", "4096"]),
+        ("profile --out new.yaml --seconds=-1", ["seconds", "-1"]),
+        ("profile --out new.yaml --name ''", ["--name", "''"]),
     ],
 )
-def test_bad_input_is_one_sentence(
-    command_error: Callable[..., str], arguments: str, values: list[str]
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    command_error: Callable[..., str], tmp_path: Path, arguments: str, values: list[str]
 ) -> None:
-    error = command_error("plan", "--budget", "budget.yaml", *arguments.split())
+    error = command_error(*shlex.split(arguments.replace("NANO", NANO)))
     assert not [value for value in values if value not in error]
+    assert {path.name for path in tmp_path.iterdir()} == {"budget.yaml", "profile.yaml"}
 
 
 # Finalists

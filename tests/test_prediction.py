@@ -215,28 +215,3 @@ def test_a_smaller_cache_takes_its_share_off_the_predicted_memory(predicted: Pre
     assert a["peak_rss_mb"] - b["peak_rss_mb"] == pytest.approx((whole["kv_bytes"] - small["kv_bytes"]) / 1e6)
     assert b["kv_cache_mb"] == pytest.approx(small["kv_bytes"] / 1e6)
     assert b["cached_tokens"] == 32
-
-
-@pytest.mark.parametrize(
-    ("arguments", "values"),
-    [
-        ("--precision int8", ["--precision", "--profile"]),
-        ("--profile profile.yaml --precision int2", ["int2"]),
-        ("--profile missing.yaml", ["missing.yaml"]),
-        ("--profile profile.yaml --cached-tokens 256", ["cached_tokens", "256"]),
-        ("--profile profile.yaml --capacity 64 --cached-tokens 64", ["cached_tokens", "64"]),
-        ("--profile profile.yaml --capacity 64 --prompt-tokens 64", ["prompt_tokens", "64"]),
-        ("--prompt-tokens 5000", ["prompt_tokens", "256", "5000"]),
-        (f"--profile {CONFIGS / 'budgets' / 'ci.yaml'}", ["ci.yaml", "budget"]),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command_error: Callable[..., str],
-    arguments: str,
-    values: list[str],
-) -> None:
-    monkeypatch.chdir(profile_file(tmp_path).parent)
-    error = command_error("params", NANO, *arguments.split())
-    assert not [value for value in values if value not in error]

@@ -172,30 +172,6 @@ def test_noise_is_that_of_the_whole_profile_and_of_its_processes(monkeypatch: py
 # The command
 
 
-@pytest.mark.parametrize(
-    ("arguments", "values"),
-    [
-        (["--out", "none/profile.yaml"], ["none"]),
-        (["--out", "."], ["--out", ".yaml"]),
-        (["--threads", "0"], ["threads", "0"]),
-        (["--threads", "4096"], ["threads", "4096"]),
-        (["--seconds=-1"], ["seconds", "-1"]),
-        (["--name", ""], ["--name", "''"]),
-    ],
-)
-def test_bad_input_is_one_sentence_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    command_error: Callable[..., str],
-    arguments: list[str],
-    values: list[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    error = command_error("profile", "--out", "profile.yaml", *arguments)
-    assert not [value for value in values if value not in error]
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("name", ["Hand CPU", "my arm"])
 def test_a_profile_names_its_machine_once_and_no_schema_that_is_not_there(
     name: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
