@@ -2,13 +2,12 @@
 
 import math
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
+from conftest import Refused
 from helpers.planning import SMALL, VALUES, budget, planned
 from helpers.sample_target import TARGET
 from hypothesis import given, settings, strategies as st
@@ -25,7 +24,6 @@ from edgegpt.planner.space import FEWEST, MOST, Candidate, Space, space_of
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 
-Refused = Callable[..., AbstractContextManager[None]]
 FEW = replace(SMALL, contexts=(128,), widths=(64, 256))
 
 
@@ -42,15 +40,15 @@ def test_the_law_of_kaplan_is_what_it_is_known_by() -> None:
     assert expected_loss(gpt2, "fp32") == pytest.approx((8.8e13 / 85e6) ** 0.076, rel=0.01)
 
 
-def test_more_layers_and_more_width_are_stronger() -> None:
-    assert expected_loss(shape(8, 256), "fp32") < expected_loss(shape(6, 256), "fp32")
-    assert expected_loss(shape(8, 288), "fp32") < expected_loss(shape(8, 256), "fp32")
-
-
-def test_of_the_same_parameters_the_shape_near_the_best_ratio_is_stronger() -> None:
+def test_more_blocks_or_a_shape_nearer_to_the_best_ratio_are_stronger() -> None:
     deep, wide = shape(16, 256), shape(1, 1024)
     assert block_parameters(deep) == pytest.approx(block_parameters(wide), rel=0.01)
-    assert expected_loss(deep, "fp32") < expected_loss(wide, "fp32")
+    for stronger, weaker in (
+        (shape(8, 256), shape(6, 256)),
+        (shape(8, 288), shape(8, 256)),
+        (deep, wide),
+    ):
+        assert expected_loss(stronger, "fp32") < expected_loss(weaker, "fp32")
 
 
 def test_quantisation_costs_what_was_measured() -> None:
@@ -69,11 +67,9 @@ def test_a_larger_model_gets_a_larger_vocabulary() -> None:
 # The space
 
 
-def test_a_width_gets_the_widest_heads_that_divide_it() -> None:
-    (heads,) = {candidate.config.n_head for candidate in SMALL.candidates(2, 256)}
-    assert heads == 4
-    (heads,) = {candidate.config.n_head for candidate in SMALL.candidates(2, 96)}
-    assert heads == 3
+@pytest.mark.parametrize(("width", "n_head"), [(256, 4), (96, 3)])
+def test_a_width_gets_the_widest_heads_that_divide_it(width: int, n_head: int) -> None:
+    assert {candidate.config.n_head for candidate in SMALL.candidates(2, width)} == {n_head}
 
 
 def test_fewer_heads_never_cost_more() -> None:
@@ -93,13 +89,6 @@ def test_the_usual_space_holds_what_edgegpt_is_for() -> None:
     assert not space.candidates(32, 1024)
 
 
-def test_a_candidate_carries_its_exact_counts() -> None:
-    for candidate in SMALL.candidates(4, 96):
-        bits = recipe(candidate.config, candidate.precision)
-        assert candidate.weight_bytes == weight_bytes(candidate.config, bits)
-        assert candidate.parameters == parameter_count(candidate.config)
-
-
 @pytest.mark.parametrize("changes", [{"layers": ()}, {"parameters": (1, 2)}, {"head_dims": (7,)}])
 def test_a_space_without_a_model_is_refused(refused: Refused, changes: dict[str, Any]) -> None:
     with refused(ConfigError, *changes, *changes.values()):
@@ -110,12 +99,13 @@ def test_a_space_without_a_model_is_refused(refused: Refused, changes: dict[str,
 
 
 def by_hand() -> list[RankedCandidate]:
-    """Every model of SMALL that keeps VALUES and a limit of memory, one after another, each predicted."""
+    """Predict every model of SMALL, one after another, and keep those within VALUES and a limit of memory."""
     found, predictor = [], Predictor(TARGET)
     for n_layer, n_embd, context in product(SMALL.layers, SMALL.widths, SMALL.contexts):
         blocks = n_layer * (12 * n_embd * n_embd + 10 * n_embd)
-        for vocab_size in right_vocabularies(blocks, n_embd, SMALL.vocabularies):
-            head_dim = 64 if n_embd % 64 == 0 else 32
+        head_dim = 64 if n_embd % 64 == 0 else 32
+        sizes = right_vocabularies(blocks, n_embd, SMALL.vocabularies)
+        for vocab_size, precision in product(sizes, PRECISIONS):
             config = ModelConfig(
                 vocab_size=vocab_size,
                 block_size=context,
@@ -124,22 +114,21 @@ def by_hand() -> list[RankedCandidate]:
                 n_embd=n_embd,
                 tie_embeddings=True,
             )
-            for precision in PRECISIONS:
-                stored = weight_bytes(config, recipe(config, precision))
-                p = predictor.predict(config, precision, prompt_tokens=32)
-                figures = {
-                    "parameters": parameter_count(config),
-                    "artifact_mb": artifact_mb(config, stored),
-                    "kv_cache_mb": kv_cache_bytes(config, context) / 1e6,
-                    "peak_rss_mb": p.peak_rss_mb,
-                    "load_ms": p.load_ms,
-                    **dict.fromkeys(("ttft_ms.p50", "ttft_ms.p99"), p.ttft_ms),
-                    **dict.fromkeys(("token_ms.p50", "token_ms.p99", "token_ms.max"), p.token_ms),
-                }
-                allowed = {"parameters": 3e6, "artifact_mb": 4, "token_ms.p50": 2, "peak_rss_mb": 90}
-                if all(figures[name] <= limit for name, limit in allowed.items()):
-                    candidate = Candidate(config, precision, parameter_count(config), stored)
-                    found.append(RankedCandidate(candidate, expected_loss(config, precision), figures))
+            stored = weight_bytes(config, recipe(config, precision))
+            p = predictor.predict(config, precision, prompt_tokens=32)
+            figures = {
+                "parameters": parameter_count(config),
+                "artifact_mb": artifact_mb(config, stored),
+                "kv_cache_mb": kv_cache_bytes(config, context) / 1e6,
+                "peak_rss_mb": p.peak_rss_mb,
+                "load_ms": p.load_ms,
+                **dict.fromkeys(("ttft_ms.p50", "ttft_ms.p99"), p.ttft_ms),
+                **dict.fromkeys(("token_ms.p50", "token_ms.p99", "token_ms.max"), p.token_ms),
+            }
+            allowed = {"parameters": 3e6, "artifact_mb": 4, "token_ms.p50": 2, "peak_rss_mb": 90}
+            if all(figures[name] <= limit for name, limit in allowed.items()):
+                candidate = Candidate(config, precision, parameter_count(config), stored)
+                found.append(RankedCandidate(candidate, expected_loss(config, precision), figures))
     return found
 
 
@@ -148,8 +137,8 @@ def test_best_and_front_are_those_of_a_search_without_any_shortcut() -> None:
     assert found.kept == len(every) > 50
 
     def order(rated: RankedCandidate) -> tuple[Any, ...]:
-        config = rated.candidate.config
-        shape = (config.n_layer, config.n_embd, config.n_head, config.vocab_size, rated.candidate.precision)
+        config, precision = rated.candidate.config, rated.candidate.precision
+        shape = (config.n_layer, config.n_embd, config.n_head, config.vocab_size, precision)
         return (rated.loss, -config.block_size, rated.figures["token_ms.p50"], *shape)
 
     best: dict[tuple[int, int, str], RankedCandidate] = {}
@@ -158,14 +147,9 @@ def test_best_and_front_are_those_of_a_search_without_any_shortcut() -> None:
         best.setdefault((config.n_layer, config.n_embd, rated.candidate.precision), rated)
     assert list(found.best) == list(best.values())[:10]
 
-    front = {
-        (r.loss, r.cost)
-        for r in every
-        if not any(
-            o.loss <= r.loss and o.cost <= r.cost and (o.loss, o.cost) != (r.loss, r.cost) for o in every
-        )
-    }
-    assert [(r.loss, r.cost) for r in found.front] == sorted(front)
+    points = {(rated.loss, rated.cost) for rated in every}
+    front = [(x, y) for x, y in points if not any(a <= x and b <= y for a, b in points - {(x, y)})]
+    assert [(rated.loss, rated.cost) for rated in found.front] == sorted(front)
     assert all(rated in every for rated in found.front)
 
 
@@ -196,17 +180,16 @@ def job(space: Space, **limits: Any) -> Job:
 
 
 def test_the_result_does_not_depend_on_how_the_search_was_split() -> None:
-    whole, todo = planned(**VALUES).found, job(SMALL)
+    todo = job(SMALL)
     parts = [search_range(todo, i, i + 1) for i in range(len(SMALL.shapes()))]
-    assert merge(todo, parts) == whole
-    assert merge(todo, reversed(parts)) == whole
+    assert merge(todo, parts) == merge(todo, reversed(parts)) == planned(**VALUES).found
 
 
 @pytest.mark.parametrize("limits", [{"artifact_mb": 0.1}, {"artifact_mb": 0.1, "token_ms": {"p50": 0.001}}])
 def test_the_nearest_do_not_depend_on_how_the_search_was_split(limits: dict[str, Any]) -> None:
-    todo = job(SMALL, **limits)
-    whole = nearest_in_range(todo, 0, len(SMALL.shapes()))
-    parts = [nearest_in_range(todo, i, i + 1) for i in range(len(SMALL.shapes()))]
+    todo, n = job(SMALL, **limits), len(SMALL.shapes())
+    parts = [nearest_in_range(todo, i, i + 1) for i in range(n)]
+    whole = nearest_in_range(todo, 0, n)
     assert merge_nearest(todo, parts) == merge_nearest(todo, reversed(parts)) == whole
 
 

@@ -4,37 +4,33 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 
 import pytest
 import yaml
-from helpers.family import left_after, session
-
-from edgegpt.cli.main import main
+from helpers.family import left_after, session, started
 
 FEW = ("--vocab-size", "512", "--precision", "int8", "--json")  # some 2,500 models
 
 
 @pytest.fixture
-def budget(tmp_path: Path) -> str:
+def budget(tmp_path: Path) -> Path:
     path = tmp_path / "budget.yaml"
     path.write_text(yaml.safe_dump({"name": "hand", "parameters": 3_000_000, "artifact_mb": 4.0}))
-    return str(path)
+    return path
 
 
 def test_without_ray_the_extra_is_named(
-    budget: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    budget: Path, command_error: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["plan", "--budget", budget, "--ray", "local"]) == 2
-    assert "[ray]" in capsys.readouterr().err
+    assert "[ray]" in command_error("plan", "--budget", budget, "--ray", "local")
 
 
 @pytest.fixture
@@ -49,23 +45,23 @@ def environment() -> Iterator[dict[str, str]]:
         yield {**kept, "HOME": folder, "RAY_TMPDIR": folder, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
-def started(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
-    )
+Plan = Callable[..., tuple[int, str, str]]
 
 
-def run(environment: dict[str, str], *arguments: str) -> tuple[int, str, str]:
-    """Return exit code, output and errors of `edgegpt plan`; none of its processes may outlive it."""
-    child = started(environment, "edgegpt", "plan", *arguments)
-    try:
-        out, errors = child.communicate(timeout=180)
-    finally:
-        left = left_after(child.pid, 10)
-    assert left == []
-    return child.returncode, out, errors
+@pytest.fixture
+def plan(environment: dict[str, str], budget: Path) -> Plan:
+    """`plan("--ray", "local")` returns exit code, output and errors; no process may outlive the command."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        child = started("edgegpt", "plan", "--budget", str(budget), *FEW, *arguments, env=environment)
+        try:
+            out, errors = child.communicate(timeout=180)
+        finally:
+            left = left_after(child.pid, 10)
+        assert left == []
+        return child.returncode, out, errors
+
+    return run
 
 
 @pytest.fixture
@@ -77,7 +73,7 @@ def addresses(environment: dict[str, str]) -> Iterator[tuple[str, str]]:
         gcs, client = one.getsockname()[1], two.getsockname()[1]
     arguments = ["start", "--head", "--block", f"--port={gcs}", f"--ray-client-server-port={client}"]
     arguments += ["--num-cpus=2", "--node-ip-address=127.0.0.1", "--include-dashboard=false"]
-    head = started(environment, "ray.scripts.scripts", *arguments, "--disable-usage-stats")
+    head = started("ray.scripts.scripts", *arguments, "--disable-usage-stats", env=environment)
     assert head.stdout is not None
     deadline = Timer(60, head.kill)  # ends the reading too
     deadline.start()
@@ -93,41 +89,33 @@ def addresses(environment: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_running_cluster_finds_what_one_process_finds(
-    environment: dict[str, str], addresses: tuple[str, str], budget: str
-) -> None:
-    _, here, _ = run(environment, "--budget", budget, *FEW, "--workers", "1")
+def test_a_running_cluster_finds_what_one_process_finds(plan: Plan, addresses: tuple[str, str]) -> None:
+    _, here, _ = plan("--workers", "1")
     for address in (*addresses, "auto"):
-        code, out, errors = run(environment, "--budget", budget, *FEW, "--ray", address)
+        code, out, errors = plan("--ray", address)
         assert (code, errors) == (0, "")
         assert json.loads(out) == json.loads(here)
 
 
 @pytest.mark.slow
-def test_a_local_cluster_finds_it_too_and_ends_with_the_search(
-    environment: dict[str, str], budget: str
-) -> None:
-    Path(budget).write_text(yaml.safe_dump({"name": "hand", "artifact_mb": 0.001}))  # needs both passes
-    here, ray = (
-        run(environment, "--budget", budget, *FEW, *how) for how in (("--workers", "1"), ("--ray", "local"))
-    )
-    assert ray == here
+def test_a_local_cluster_finds_it_too_and_ends_with_the_search(plan: Plan, budget: Path) -> None:
+    budget.write_text(yaml.safe_dump({"name": "hand", "artifact_mb": 0.001}))  # needs both passes
+    ray = plan("--ray", "local")
+    assert ray == plan("--workers", "1")
     assert ray[0] == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:9", "nowhere"])
-def test_without_a_cluster_the_error_names_the_address(
-    environment: dict[str, str], budget: str, address: str
-) -> None:
-    code, out, errors = run(environment, "--budget", budget, *FEW, "--ray", address)
+def test_without_a_cluster_the_error_names_the_address(plan: Plan, address: str) -> None:
+    code, out, errors = plan("--ray", address)
     assert (code, out) == (2, "")
     assert repr(address) in errors.splitlines()[-1]  # Ray may write lines of its own before
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_search_and_its_own_cluster(environment: dict[str, str], budget: str) -> None:
-    child = started(environment, "edgegpt", "plan", "--budget", budget, "--json", "--ray", "local")
+def test_ctrl_c_ends_the_search_and_its_own_cluster(environment: dict[str, str], budget: Path) -> None:
+    child = started("edgegpt", "plan", "--budget", str(budget), "--json", "--ray", "local", env=environment)
     try:
         end = time.monotonic() + 60
         while len(session(child.pid)) < 6 and time.monotonic() < end:  # the cluster is there

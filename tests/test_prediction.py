@@ -2,31 +2,28 @@
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROVER
-from helpers.sample_target import TARGET
+from helpers.sample_target import TARGET, profile_file
 from hypothesis import given, strategies as st
 
 from edgegpt import contract
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.cli.main import main
 from edgegpt.config.model import ModelConfig
-from edgegpt.errors import ConfigError
 from edgegpt.prediction.cost_model import Curve, ModelWork, neighbours
 from edgegpt.prediction.predict import Predictor, artifact_mb
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
 from edgegpt_export import export_checkpoint
 from edgegpt_export.synthetic import write_random_file
 
-ROOT = Path(__file__).parents[1]
+CONFIGS = Path(__file__).parents[1] / "configs"
 PREDICTOR = Predictor(TARGET)
 OPS = PREDICTOR.ops
 Capture = pytest.CaptureFixture[str]
-Refused = Callable[..., AbstractContextManager[None]]
 
 
 def config(**changes: int | bool) -> ModelConfig:
@@ -41,61 +38,53 @@ def work(model: ModelConfig, precision: str) -> ModelWork:
 # Arithmetic
 
 
-def test_a_call_is_the_sum_of_its_nodes() -> None:
-    d, v, cached = 64, 512, 100
-    model = config(n_layer=1)
+def nodes_by_hand(n_layer: int, bits: int, tokens: int, cached: int) -> float:
+    """Add up a call of `config(n_layer=n_layer)`; of the last layer, one row remains after the attention."""
+    d, v = 64, 512
 
-    def product(outputs: int, inputs: int) -> float:
-        return 1 + inputs / 1e3 + 2 * outputs / 1e3 + 320 * outputs * inputs / 1e6
-
-    pairs = cached + 1
-    attention = 2 + 2 * d / 1e3 + 100 * d * pairs / 1e6 + 2 * pairs / 1e3
-    lookups, biases = 2 * (0.5 + 0.5 * d / 1e3), 2 * (0.5 + 0.5 * d / 1e3)
-    rest = 6 * 0.5 + lookups + biases + 3 * (1 + d / 1e3) + (1 + 4 * d / 1e3)
-    products = product(3 * d, d) + product(d, d) + product(4 * d, d) + product(d, 4 * d) + product(v, d)
-    # The model has 0.4 MB, less than the smallest working set, so nothing is fetched.
-    nodes, fetch = OPS.call_us(work(model, "fp32"), 1, cached)
-    assert nodes == pytest.approx(products + attention + rest)
-    assert fetch == 0
-
-
-def test_a_prompt_chunk_computes_every_row_until_the_last_attention() -> None:
-    d, v, tokens, cached = 64, 512, 8, 20
-    model = config(n_layer=2)
+    def line(us: float, values: float) -> float:
+        return us + us * values / 1e3
 
     def product(outputs: int, inputs: int, rows: int) -> float:
-        per_million = 10.0 * 8 * (1 + rows // 8)  # rows are 1 or 8, both of them in the table
+        per_million = 10.0 * bits * (1 + rows // 8)  # rows are 1 or 8, both of them in the table
         return 1 + inputs / 1e3 + 2 * outputs / 1e3 + per_million * outputs * inputs / 1e6
 
     def after(rows: int) -> float:
-        norms_and_gelu = 2 * (1 + d * rows / 1e3) + (1 + 4 * d * rows / 1e3)
-        return product(d, d, rows) + product(4 * d, d, rows) + product(d, 4 * d, rows) + norms_and_gelu
+        products = product(d, d, rows) + product(4 * d, d, rows) + product(d, 4 * d, rows)
+        biases = 2 * line(0.5, d * rows) if bits == 32 else 0  # quantised products add theirs themselves
+        return products + 2 * line(1, d * rows) + line(1, 4 * d * rows) + biases
 
     pairs = tokens * (cached + tokens)
     attention = 2 + 2 * d * tokens / 1e3 + 100 * d * pairs / 1e6 + 2 * pairs / 1e3
     before = product(3 * d, d, tokens) + attention
-    lookups = 2 * (1 + d * tokens / 1e3)
-    around = 6 * 0.5 + lookups + (1 + d * tokens / 1e3) + product(v, d, 1)
-    nodes, fetch = OPS.call_us(work(model, "int8"), tokens, cached)
-    assert nodes == pytest.approx(2 * before + after(tokens) + after(1) + around)
-    assert fetch == 0
+    lookups = 2 * line(0.5 if bits == 32 else 1, d * tokens)
+    around = 6 * 0.5 + lookups + line(1, d * tokens) + product(v, d, 1)
+    return n_layer * before + (n_layer - 1) * after(tokens) + after(1) + around
+
+
+@pytest.mark.parametrize(
+    ("n_layer", "precision", "bits", "tokens", "cached"),
+    [(1, "fp32", 32, 1, 100), (2, "int8", 8, 8, 20), (3, "fp32", 32, 8, 0)],
+)
+def test_a_call_is_the_sum_of_its_nodes(
+    n_layer: int, precision: str, bits: int, tokens: int, cached: int
+) -> None:
+    nodes, fetch = OPS.call_us(work(config(n_layer=n_layer), precision), tokens, cached)
+    assert nodes == pytest.approx(nodes_by_hand(n_layer, bits, tokens, cached))
+    assert fetch == 0  # the model is smaller than the smallest working set
 
 
 def test_a_large_model_pays_for_fetching_its_weights() -> None:
-    model = config(
-        n_layer=12, n_embd=512, n_head=8
-    )  # some 150 MB, more than the largest working set of the table
+    model = config(n_layer=12, n_embd=512, n_head=8)  # some 150 MB, above the table's largest working set
     weights_mb = 4 * (12 * 12 * 512 * 512 + 512 * 512) / 1e6
-    cache_mb = kv_cache_bytes(model, 1) / 1e6
     _, fetch = OPS.call_us(work(model, "fp32"), 1, 0)
-    assert fetch == pytest.approx(100 * weights_mb + 50 * cache_mb)
+    assert fetch == pytest.approx(100 * weights_mb + 50 * kv_cache_bytes(model, 1) / 1e6)
 
 
 def test_a_request_is_its_chunks_and_one_choice() -> None:
     todo = work(config(), "int8")
-    whole = PREDICTOR.calls.first_token_us(todo, 100)
     chunks = sum(50 + 10 * 2 + 1.5 * OPS.call_us(todo, t, p)[0] for t, p in ((64, 0), (36, 64)))
-    assert whole == pytest.approx(chunks + 1 + 0.2 * 0.512)
+    assert PREDICTOR.calls.first_token_us(todo, 100) == pytest.approx(chunks + 1 + 0.2 * 0.512)
 
 
 @pytest.mark.parametrize(("n_embd", "n_layer", "per_mb"), [(64, 2, 3), (512, 4, 1)])
@@ -114,37 +103,34 @@ def test_load_and_memory_depend_on_where_the_weights_are(n_embd: int, n_layer: i
 def test_the_predicted_size_of_a_file_is_an_upper_bound(
     vocab_size: int, precision: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "model.onnx"
     model = config(vocab_size=vocab_size, n_embd=128, n_layer=6)
-    write_random_file(path, model, precision)
-    files = sum(file.stat().st_size for file in tmp_path.iterdir())
-    size = files + contract.EVIDENCE_BYTES  # which an export adds
+    write_random_file(tmp_path / "model.onnx", model, precision)
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    size += contract.EVIDENCE_BYTES  # which an export adds
     stored = weight_bytes(model, recipe(model, precision))
     assert size - stored < 1e6 * artifact_mb(model, stored) - stored < 1.45 * (size - stored)
     assert PREDICTOR.predict(model, precision).artifact_mb == artifact_mb(model, stored)
 
 
 @pytest.mark.slow
-def test_a_model_planned_to_the_edge_keeps_its_size_when_it_is_exported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_model_planned_to_the_edge_keeps_its_size_when_it_is_exported(
+    precision: str, tmp_path: Path
+) -> None:
     """With a real tokenizer and the verification results that an export writes into the file."""
     model = ModelConfig.from_yaml(ROVER / "config.yaml")
-    for precision in PRECISIONS:
-        export_checkpoint(ROVER, tmp_path / "rover.onnx", precision=precision)
-        planned = artifact_mb(model, weight_bytes(model, recipe(model, precision)))
-        size = (tmp_path / "rover.onnx").stat().st_size / 1e6
-        assert size < planned < 1.02 * size
+    export_checkpoint(ROVER, tmp_path / "rover.onnx", precision=precision)
+    planned = artifact_mb(model, weight_bytes(model, recipe(model, precision)))
+    assert (tmp_path / "rover.onnx").stat().st_size / 1e6 < planned
+    assert planned < 1.02 * (tmp_path / "rover.onnx").stat().st_size / 1e6
 
 
 def test_a_table_is_interpolated_and_its_edges_hold_outside() -> None:
-    assert neighbours([1, 8, 64], 36) == (1, 2, 0.5)
-    assert neighbours([1, 8, 64], 8) == (1, 2, 0.0)
-    assert neighbours([1, 8, 64], 100) == (2, 2, 0.0)
-    assert neighbours([2, 8], 1) == (0, 0, 0.0)
+    places = {36: (1, 2, 0.5), 8: (1, 2, 0.0), 100: (2, 2, 0.0), 0: (0, 0, 0.0)}
+    assert {at: neighbours([1, 8, 64], at) for at in places} == places
     curve = Curve({1: [(1.0, 0.0), (100.0, 10.0)], 3: [(1.0, 2.0)]})
     assert curve.at(1, 10.0) == pytest.approx(5.0)
-    assert curve.at(1, 0.1) == 0.0
-    assert curve.at(1, 1e6) == 10.0
-    assert curve.at(2, 1e6) == 6.0
+    assert (curve.at(1, 0.1), curve.at(1, 1e6), curve.at(2, 1e6)) == (0.0, 10.0, 6.0)
 
 
 def test_a_block_that_was_not_measured_costs_as_the_next_larger_one() -> None:
@@ -165,16 +151,17 @@ MODELS = st.builds(
 
 
 @given(MODELS, st.sampled_from(PRECISIONS), st.integers(1, 8), st.integers(0, 120), st.integers(1, 120))
-def test_more_layers_are_never_predicted_to_be_faster(
+def test_more_layers_or_a_larger_vocabulary_are_never_predicted_to_be_cheaper(
     model: ModelConfig, precision: str, more: int, cached: int, prompt: int
 ) -> None:
-    deeper = ModelConfig(**{**vars(model), "n_layer": model.n_layer + more})
-    a, b = (
-        PREDICTOR.predict(m, precision, cached_tokens=cached, prompt_tokens=prompt) for m in (model, deeper)
-    )
-    assert b.token_ms > a.token_ms
-    assert b.ttft_ms > a.ttft_ms
-    assert b.artifact_mb > a.artifact_mb
+    for larger in ({"n_layer": model.n_layer + more}, {"vocab_size": 2 * model.vocab_size}):
+        a, b = (
+            PREDICTOR.predict(m, precision, cached_tokens=cached, prompt_tokens=prompt)
+            for m in (model, ModelConfig(**{**vars(model), **larger}))
+        )
+        assert b.token_ms > a.token_ms
+        assert b.ttft_ms > a.ttft_ms
+        assert b.artifact_mb > a.artifact_mb
 
 
 @given(MODELS, st.sampled_from(PRECISIONS), st.integers(0, 126), st.integers(0, 126))
@@ -186,85 +173,45 @@ def test_more_tokens_in_the_cache_are_never_predicted_to_be_faster(
     assert PREDICTOR.calls.token_us(todo, few) <= PREDICTOR.calls.token_us(todo, many)
 
 
-@given(MODELS, st.sampled_from(PRECISIONS))
-def test_a_larger_vocabulary_is_never_predicted_to_be_cheaper(model: ModelConfig, precision: str) -> None:
-    larger = ModelConfig(**{**vars(model), "vocab_size": 2 * model.vocab_size})
-    a, b = (PREDICTOR.predict(m, precision) for m in (model, larger))
-    assert b.token_ms > a.token_ms
-    assert b.ttft_ms > a.ttft_ms
-    assert b.artifact_mb > a.artifact_mb
-
-
 # The command
 
-NANO = str(ROOT / "configs" / "models" / "nano.yaml")
+NANO = str(CONFIGS / "models" / "nano.yaml")
+Predicted = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def profile(tmp_path: Path) -> str:
-    path = tmp_path / "profile.yaml"
-    path.write_text(TARGET.to_yaml())
-    return str(path)
+def predicted(tmp_path: Path, capsys: Capture) -> Predicted:
+    """`predicted("--precision", "int8")` returns the facts of `edgegpt params` with the profile."""
+
+    def facts_of(*arguments: str, option: str = "--profile") -> dict[str, Any]:
+        capsys.readouterr()
+        assert main(["params", NANO, option, str(profile_file(tmp_path)), *arguments, "--json"]) == 0
+        facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return facts
+
+    return facts_of
 
 
-def predicted(capsys: Capture, *arguments: str) -> dict[str, Any]:
-    assert main(["params", NANO, *arguments, "--json"]) == 0
-    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return facts
-
-
-def test_params_predicts_for_a_profile_and_names_its_board(profile: str, capsys: Capture) -> None:
-    assert main(["params", NANO, "--profile", profile]) == 0
+def test_params_names_the_board_of_the_profile(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["params", NANO, "--profile", str(profile_file(tmp_path))]) == 0
     assert TARGET.name in capsys.readouterr().out
-    found = predicted(capsys, "--profile", profile)["prediction"]
+
+
+def test_params_predicts_for_a_profile_all_precisions_or_one(predicted: Predicted) -> None:
+    assert predicted() == predicted(option="--target")  # its older name
+    found = predicted()["prediction"]
     assert (found["target"], found["threads"]) == (TARGET.name, 1)
     assert found["caveats"]
     assert set(PRECISIONS) <= set(found)
+    one = predicted("--precision", "int8", "--cached-tokens", "10")["prediction"]
+    assert one["int8"]["cached_tokens"] == 10
+    assert one["int8"]["token_ms"] > 0
+    assert "fp32" not in one
 
 
-def test_params_takes_the_profile_under_its_older_option_too(profile: str, capsys: Capture) -> None:
-    assert predicted(capsys, "--target", profile) == predicted(capsys, "--profile", profile)
-
-
-def test_params_predicts_one_precision(profile: str, capsys: Capture) -> None:
-    arguments = ["--profile", profile, "--precision", "int8", "--cached-tokens", "10"]
-    found = predicted(capsys, *arguments)["prediction"]
-    assert found["int8"]["cached_tokens"] == 10
-    assert found["int8"]["token_ms"] > 0
-    assert "fp32" not in found
-
-
-def test_a_smaller_cache_takes_its_share_off_the_predicted_memory(profile: str, capsys: Capture) -> None:
-    arguments = ["--profile", profile, "--precision", "fp32"]
-    whole, small = (predicted(capsys, *arguments, *more) for more in ([], ["--capacity", "64"]))
+def test_a_smaller_cache_takes_its_share_off_the_predicted_memory(predicted: Predicted) -> None:
+    whole, small = (predicted("--precision", "fp32", *more) for more in ([], ["--capacity", "64"]))
     a, b = (facts["prediction"]["fp32"] for facts in (whole, small))
     assert a["peak_rss_mb"] - b["peak_rss_mb"] == pytest.approx((whole["kv_bytes"] - small["kv_bytes"]) / 1e6)
     assert b["kv_cache_mb"] == pytest.approx(small["kv_bytes"] / 1e6)
     assert b["cached_tokens"] == 32
-
-
-@pytest.mark.parametrize(
-    ("arguments", "values"),
-    [
-        (["--precision", "int8"], ["--precision", "--profile"]),
-        (["--profile", "PROFILE", "--precision", "int2"], ["int2"]),
-        (["--profile", "missing.yaml"], ["missing.yaml"]),
-        (["--profile", "PROFILE", "--capacity", "64", "--cached-tokens", "64"], ["cached_tokens", "64"]),
-        (["--profile", "PROFILE", "--prompt-tokens", "64", "--capacity", "64"], ["prompt_tokens", "64"]),
-        (["--prompt-tokens", "5000"], ["prompt_tokens", "256", "5000"]),
-        (["--profile", str(ROOT / "configs" / "budgets" / "ci.yaml")], ["ci.yaml", "budget"]),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    profile: str, capsys: Capture, arguments: list[str], values: list[str]
-) -> None:
-    assert main(["params", NANO, *(profile if part == "PROFILE" else part for part in arguments)]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    assert [value for value in values if value not in output.err] == []
-
-
-def test_a_cache_fuller_than_the_context_is_refused(refused: Refused) -> None:
-    with refused(ConfigError, "cached_tokens", 256):
-        PREDICTOR.predict(config(), "fp32", cached_tokens=256)

@@ -1,50 +1,31 @@
 """edgegpt.prediction.target: a board profile as a file."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-import yaml
-from helpers.sample_target import TARGET
+from conftest import Refused
+from helpers.sample_target import TARGET, profile_file, target_here
 
 from edgegpt.errors import ConfigError
-from edgegpt.measure.machine import this_machine
 from edgegpt.prediction.predict import caveats, is_here
-from edgegpt.prediction.target import Target, TargetMachine
+from edgegpt.prediction.target import Target
 from edgegpt.system import cpu_name
 
-Refused = Callable[..., AbstractContextManager[None]]
-WRONG_BLOCK = [row.model_dump() for row in TARGET.products]
-WRONG_BLOCK[0]["block"] = 64
-FALLING = [row.model_dump() for row in TARGET.streaming]
-FALLING[2]["us_per_mb"] = 1.0
-NODES, LOAD = TARGET.nodes.model_dump(), TARGET.load.model_dump()
+DUMP = TARGET.model_dump()
+NODES, LOAD, ATTENTION = DUMP["nodes"], DUMP["load"], DUMP["attention"]
+WRONG_BLOCK = [{**DUMP["products"][0], "block": 64}, *DUMP["products"][1:]]
+FALLING = [*DUMP["streaming"][:2], {**DUMP["streaming"][2], "us_per_mb": 1.0}, *DUMP["streaming"][3:]]
 
 
-def written(folder: Path, **changes: object) -> Path:
-    path = folder / "profile.yaml"
-    path.write_text(yaml.safe_dump({**TARGET.model_dump(), **changes}))
-    return path
-
-
-def here() -> Target:
-    return TARGET.model_copy(update={"machine": TargetMachine.of(this_machine())})
-
-
-def test_a_profile_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "profile.yaml"
-    path.write_text(TARGET.to_yaml())
+def test_a_profile_survives_its_file_with_a_line_for_each_row(tmp_path: Path) -> None:
+    path = profile_file(tmp_path)
     assert Target.from_yaml(path) == TARGET
-
-
-def test_a_row_of_a_table_is_a_line_of_the_file() -> None:
-    lines = TARGET.to_yaml().splitlines()
-    assert sum("us_per_million_weights" in line and line.startswith("- {bits") for line in lines) == 24
+    rows = [line for line in path.read_text().splitlines() if line.startswith("- {bits")]
+    assert sum("us_per_million_weights" in row for row in rows) == len(TARGET.products)
 
 
 def test_an_older_profile_with_the_cost_of_a_second_thread_is_read(tmp_path: Path) -> None:
-    assert Target.from_yaml(written(tmp_path, second_thread_us=3.2)) == TARGET
+    assert Target.from_yaml(profile_file(tmp_path, second_thread_us=3.2)) == TARGET
 
 
 @pytest.mark.parametrize(
@@ -58,9 +39,9 @@ def test_an_older_profile_with_the_cost_of_a_second_thread_is_read(tmp_path: Pat
         ({"load": {**LOAD, "import_ms": float("nan")}}, ["load.import_ms", "nan"]),
         ({"products": []}, ["products"]),
         ({"products": WRONG_BLOCK}, ["products", "block", 32]),
-        ({"attention": [TARGET.attention[1].model_dump()]}, ["attention", 1]),
-        ({"attention": [TARGET.attention[0].model_dump()] * 2}, [1]),
-        ({"streaming": [TARGET.streaming[0].model_dump()]}, ["streaming", 8]),
+        ({"attention": ATTENTION[1:2]}, ["attention", 1]),
+        ({"attention": ATTENTION[:1] * 2}, [1]),
+        ({"streaming": DUMP["streaming"][:1]}, ["streaming", 8]),
         ({"streaming": FALLING}, ["streaming", [0.0, 20.0, 1.0]]),
     ],
 )
@@ -68,40 +49,30 @@ def test_a_bad_profile_is_refused_with_key_and_value(
     tmp_path: Path, refused: Refused, changes: dict[str, object], values: list[object]
 ) -> None:
     with refused(ConfigError, "profile.yaml", *values):
-        Target.from_yaml(written(tmp_path, **changes))
+        Target.from_yaml(profile_file(tmp_path, **changes))
 
 
-def test_a_profile_of_another_machine_gives_a_caveat() -> None:
-    assert not is_here(TARGET)
+def test_another_machine_other_versions_and_a_busy_machine_give_caveats() -> None:
+    here = target_here()
+    assert (is_here(TARGET), is_here(here)) == (False, True)
     assert TARGET.machine.cpu in caveats(TARGET)[0]
-    assert is_here(here())
-    assert not [caveat for caveat in caveats(here()) if here().machine.cpu in caveat]
-
-
-@pytest.mark.parametrize("change", [{"last_level_cache_mb": 105.0}, {"memory_mb": 8_000.0}])
-def test_a_virtual_machine_of_the_same_name_and_another_size_is_another_machine(
-    change: dict[str, float],
-) -> None:
-    one = TARGET.machine.model_copy(update={"last_level_cache_mb": 33.554432, "memory_mb": 16_000.0})
-    (difference,) = one.model_copy(update=change).differences(one)
-    assert difference.startswith(next(iter(change)))
-
-
-def test_what_a_file_rounds_or_a_kernel_takes_makes_no_other_machine() -> None:
-    one = TARGET.machine.model_copy(update={"last_level_cache_mb": 33.554432, "memory_mb": 16_384.0})
-    again = one.model_copy(update={"last_level_cache_mb": 33.55, "memory_mb": 16_100.0})
-    assert one.differences(again) == again.differences(one) == ()
-    assert one.differences(TARGET.machine) == ()  # where one is unknown
-
-
-def test_other_versions_and_a_busy_machine_give_caveats() -> None:
-    mine = TargetMachine.of(this_machine())
-    old = mine.model_copy(update={"versions": {"onnxruntime": "0.9"}})
-    target = TARGET.model_copy(update={"machine": old, "noise": ["the load was 9"]})
-    assert is_here(target)
-    version, noise = caveats(target)
+    assert not [caveat for caveat in caveats(here) if here.machine.cpu in caveat]
+    old = here.machine.model_copy(update={"versions": {"onnxruntime": "0.9"}})
+    busy = here.model_copy(update={"machine": old, "noise": ["the load was 9"]})
+    assert is_here(busy)
+    version, noise = caveats(busy)
     assert "0.9" in version
-    assert target.noise[0] in noise
+    assert busy.noise[0] in noise
+
+
+def test_a_virtual_machine_of_the_same_name_and_another_size_is_another_machine() -> None:
+    one = TARGET.machine.model_copy(update={"last_level_cache_mb": 33.554432, "memory_mb": 16_384.0})
+    for key, value in {"last_level_cache_mb": 105.0, "memory_mb": 8_000.0}.items():
+        (difference,) = one.model_copy(update={key: value}).differences(one)
+        assert difference.startswith(key)
+    # What a file rounds, or a kernel takes for itself, makes no other machine; nor does what is unknown.
+    again = one.model_copy(update={"last_level_cache_mb": 33.55, "memory_mb": 16_100.0})
+    assert one.differences(again) == again.differences(one) == one.differences(TARGET.machine) == ()
 
 
 def test_arm64_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:

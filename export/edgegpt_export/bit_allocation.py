@@ -10,7 +10,9 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import EdgeGPTError
 from edgegpt.quantization import FLOAT, Recipe, matrices, matrix_bytes, recipe, weight_bytes
 from edgegpt.runtime import LIMITS, Limits
-from edgegpt_export.calibration import Sensitivities
+
+# Mean KL(float32 || this matrix alone quantised), in nats, by name and bits.
+Sensitivities = dict[str, dict[int, float]]
 
 
 @dataclass(frozen=True)

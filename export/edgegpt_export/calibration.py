@@ -15,14 +15,13 @@ from torch import nn
 from edgegpt.errors import CheckpointError
 from edgegpt.model import GPT, Checkpoint
 from edgegpt.quantization import FLOAT, matrices, possible_bits
+from edgegpt_export.bit_allocation import Sensitivities
 from edgegpt_export.block_quant import dequantise
 from edgegpt_export.graph import CacheScales, Pack
 from edgegpt_export.request import Examples, OnStep
 from edgegpt_export.runner import Logits, mean_kl
 
 Sequences = Sequence[NDArray[np.int64]]  # each (L,)
-# Mean KL(float32 || this matrix alone quantised), in nats, by name and bits.
-Sensitivities = dict[str, dict[int, float]]
 
 _SEED: Final = 0
 _TEXTS: Final = 8

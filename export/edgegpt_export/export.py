@@ -15,9 +15,15 @@ from edgegpt.errors import ArtifactError, EdgeGPTError, VerificationError
 from edgegpt.model import Checkpoint, load_checkpoint
 from edgegpt.quantization import AUTO, Recipe, weight_bytes
 from edgegpt.runtime import Evidence, open_session, three_digits
-from edgegpt_export.bit_allocation import Quantisation, preset, smallest_recipe, within_bytes, within_kl
-from edgegpt_export.calibration import (
+from edgegpt_export.bit_allocation import (
+    Quantisation,
     Sensitivities,
+    preset,
+    smallest_recipe,
+    within_bytes,
+    within_kl,
+)
+from edgegpt_export.calibration import (
     Sequences,
     cache_scales,
     calibration_sequences,

@@ -2,9 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+
+
+def started(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start `python -m ...` as the leader of a session, with pipes from it."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
 
 
 def session(leader: int) -> list[int]:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -30,6 +30,18 @@ class Import(NamedTuple):
     def package(self) -> str:
         return self.module.partition(".")[0]
 
+    @property
+    def importer(self) -> str:
+        """The room of the file."""
+        return room_of(dotted(ROOT / self.file))
+
+    @property
+    def rooms(self) -> set[str]:
+        """Where it leads to: `from edgegpt import contract` is of the room contract."""
+        if self.module != "edgegpt":
+            return {room_of(self.module)}
+        return {name if name in _rooms() else "edgegpt" for name in self.names}
+
 
 @cache
 def sources() -> tuple[Path, ...]:
@@ -50,9 +62,18 @@ def room_of(module: str) -> str:
 
 
 @cache
+def _rooms() -> set[str]:
+    return {room_of(dotted(path)) for path in sources()}
+
+
+@cache
 def imports() -> tuple[Import, ...]:
     """Every import of the product but those that only a type checker sees."""
     return tuple(found for path in sources() for found in imports_of(path))
+
+
+def is_for_type_checkers(node: ast.AST) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def imports_of(path: Path) -> Iterator[Import]:
@@ -66,7 +87,7 @@ def imports_of(path: Path) -> Iterator[Import]:
             assert not node.level, f"{file}:{node.lineno}: imports are absolute"
             names = tuple(alias.name for alias in node.names)
             yield Import(file, node.lineno, node.module or "", names, lazy)
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        elif is_for_type_checkers(node):
             for other in node.orelse:
                 yield from visit(other, lazy)
         else:
