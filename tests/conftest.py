@@ -24,9 +24,10 @@ from edgegpt.runtime.generator import load
 from edgegpt.tokenizer import Tokenizer
 from edgegpt_export import export_checkpoint
 
-# The types of the fixtures `refused` and `command_error`.
+# The types of the fixtures `refused`, `command_error` and `typed`.
 Refused = Callable[..., AbstractContextManager[None]]
 CommandError = Callable[..., str]
+Typed = Callable[[str], list[str]]
 
 ROVER = Path(__file__).parents[1] / "checkpoints" / "rover"
 
@@ -157,3 +158,17 @@ def rover_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("rover") / "rover.onnx"
     export_checkpoint(ROVER, out)
     return out
+
+
+@pytest.fixture
+def typed(file: Path, tiny_checkpoint: Path, tmp_path: Path, folder: Path) -> Typed:
+    """`typed("eval FILE DATA")` returns the words with paths for FILE, CHECKPOINT, DATA and OUT, a folder."""
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"prompt": "turn left", "completion": "ok"}\n' * 3)
+    paths = {"FILE": file, "CHECKPOINT": tiny_checkpoint, "DATA": data, "OUT": folder}
+
+    def words(command: str) -> list[str]:
+        heads = (word.partition("/") for word in command.split())
+        return [f"{paths.get(head, head)}{slash}{rest}" for head, slash, rest in heads]
+
+    return words

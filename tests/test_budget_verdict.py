@@ -77,6 +77,7 @@ def test_the_margin_is_a_share_of_the_limit_and_negative_exactly_where_it_is_bro
     value: float, limit: float, name: str
 ) -> None:
     (row,) = rows({name: limit}, {name: Estimate.exact(value)})
+    assert row.margin is not None
     assert row.margin == pytest.approx((value / limit - 1) * (1 if row.at_least else -1))
     assert (row.margin < 0) == (row.verdict is Verdict.BROKEN)
     assert Row(name, limit, None, Verdict.NOT_MEASURED).margin is None

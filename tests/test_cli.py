@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CommandError
+from conftest import CommandError, Typed
 
 from edgegpt.cli.main import main
 from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
@@ -17,23 +17,16 @@ from edgegpt.model.checkpoint import load_checkpoint, save_checkpoint
 NANO = str(Path(__file__).parents[1] / "configs" / "models" / "nano.yaml")
 EDGEGPT = [sys.executable, "-m", "edgegpt"]
 Capture = pytest.CaptureFixture[str]
-RunJson = Callable[..., Any]
+RunJson = Callable[[str], Any]
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data.jsonl"
-    path.write_text('{"prompt": "turn left", "completion": "ok"}\n' * 3)
-    return path
+def run_json(typed: Typed, capsys: Capture) -> RunJson:
+    """`run_json("info FILE")` runs the command with --json and returns what it prints."""
 
-
-@pytest.fixture
-def run_json(capsys: Capture) -> RunJson:
-    """`run_json("info", path)` runs the command with --json and returns what it prints."""
-
-    def run(*arguments: object) -> Any:
+    def run(command: str) -> Any:
         capsys.readouterr()
-        assert main([*map(str, arguments), "--json"]) == 0
+        assert main([*typed(command), "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
     return run
@@ -51,38 +44,38 @@ def test_the_version_and_every_command_are_listed(capsys: Capture) -> None:
     assert [command for command in commands.split() if command not in output] == []
 
 
-def test_params_prints_the_exact_count(capsys: Capture, run_json: RunJson) -> None:
-    assert run_json("params", NANO)["total"]["parameters"] == 955_648
-    assert main(["params", NANO]) == 0
-    assert "955,648" in capsys.readouterr().out
-
-
-def test_export_and_verify_print_the_verification(
-    tiny_checkpoint: Path, tmp_path: Path, capsys: Capture, run_json: RunJson
+@pytest.mark.parametrize(
+    ("command", "printed", "key", "value"),
+    [
+        (f"params {NANO}", "955,648", "total.parameters", 955_648),
+        ("export CHECKPOINT --out OUT/x.onnx", "100%", "evidence.checks.causality.limit", 1e-6),
+        ("verify FILE --checkpoint CHECKPOINT", "causality", "checks.causality.limit", 1e-6),
+        ("info FILE", "n_embd 32", "config.n_layer", 2),
+        ("info FILE", "engine", "target", "engine"),
+        ("eval FILE DATA", "3", "examples", 3),
+    ],
+)
+def test_a_command_prints_its_result_for_people_and_as_json(
+    command: str, printed: str, key: str, value: object, typed: Typed, run_json: RunJson, capsys: Capture
 ) -> None:
-    out = tmp_path / "a.onnx"
-    assert main(["export", str(tiny_checkpoint), "--out", str(out)]) == 0
-    assert "100%" in capsys.readouterr().out
-    assert run_json("export", tiny_checkpoint, "--out", tmp_path / "b.onnx")["evidence"]["rows"]
-    assert main(["verify", str(out), "--checkpoint", str(tiny_checkpoint)]) == 0
-    assert "causality" in capsys.readouterr().out
-    assert run_json("verify", out, "--checkpoint", tiny_checkpoint)["checks"]
+    document = run_json(command)
+    for part in key.split("."):
+        document = document[part]
+    assert document == value
+    assert main(typed(command)) == 0
+    assert printed in capsys.readouterr().out
 
 
-def test_info_prints_target_and_shape(file: Path, capsys: Capture, run_json: RunJson) -> None:
-    assert main(["info", str(file)]) == 0
-    assert "n_embd 32" in capsys.readouterr().out
-    facts = run_json("info", file)
-    assert facts["target"] == "engine"
-    assert facts["config"]["n_layer"] == 2
+def test_eval_measures_the_loss(run_json: RunJson) -> None:
+    assert run_json("eval FILE DATA")["loss"] > 0
 
 
-def test_generate_prints_only_the_text_to_a_pipe(file: Path, capsys: Capture, run_json: RunJson) -> None:
-    arguments = ["generate", str(file), "turn left", "--max-new-tokens", "8", "--temperature", "0"]
-    reply = run_json(*arguments)
+def test_generate_prints_only_the_text_to_a_pipe(typed: Typed, capsys: Capture, run_json: RunJson) -> None:
+    command = "generate FILE turn --max-new-tokens 8 --temperature 0"
+    reply = run_json(command)
     assert reply["usage"]["completion_tokens"] <= 8
-    for streamed in ([], ["--stream"]):
-        assert main([*arguments, *streamed]) == 0
+    for streamed in ("", " --stream"):
+        assert main(typed(command + streamed)) == 0
         output = capsys.readouterr()
         assert output.out == reply["text"] + "\n"
         assert output.err.count("\n") == (reply["finish_reason"] == "length")
@@ -105,13 +98,6 @@ def test_text_that_the_output_cannot_encode_is_an_error_in_one_line(file: Path) 
     assert result.stderr.count(b"\n") == 1
 
 
-def test_eval_counts_exact_matches_and_loss(file: Path, data: Path, run_json: RunJson) -> None:
-    assert main(["eval", str(file), str(data)]) == 0
-    result = run_json("eval", file, data)
-    assert result["examples"] == 3
-    assert result["loss"] > 0
-
-
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -123,13 +109,14 @@ def test_eval_counts_exact_matches_and_loss(file: Path, data: Path, run_json: Ru
     ],
 )
 def test_the_exit_code_stays_when_the_reader_has_gone(
-    command: str, code: int, file: Path, tmp_path: Path
+    command: str, code: int, typed: Typed, tmp_path: Path
 ) -> None:
     (tmp_path / "tight.yaml").write_text("name: tight\nparameters: 10\n")
-    words = [str(file) if word == "FILE" else word for word in command.split()]
     read, write = os.pipe()
     os.close(read)
-    run = subprocess.run([*EDGEGPT, *words], stdout=write, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    run = subprocess.run(
+        [*EDGEGPT, *typed(command)], stdout=write, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
     os.close(write)
     assert (run.returncode, run.stderr.count("\n")) == (code, code)
 
@@ -137,26 +124,18 @@ def test_the_exit_code_stays_when_the_reader_has_gone(
 # Bad input: one sentence, exit code 2, no traceback, nothing half-written
 
 
-@pytest.mark.parametrize(
-    "command", ["info FILE", "generate FILE go", "eval FILE DATA", "verify FILE --checkpoint CHECKPOINT"]
-)
+@pytest.mark.parametrize("command", ["info", "generate", "eval", "verify"])
 @pytest.mark.parametrize("kind", ["missing", "folder", "empty", "truncated", "foreign"])
 def test_a_file_that_is_no_artifact_is_named(
-    command: str,
-    kind: str,
-    file: Path,
-    data: Path,
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-    command_error: CommandError,
+    command: str, kind: str, file: Path, typed: Typed, tmp_path: Path, command_error: CommandError
 ) -> None:
     broken, whole = tmp_path / "broken.onnx", file.read_bytes()
     if kind == "folder":
         broken.mkdir()
     elif kind != "missing":
         broken.write_bytes({"empty": b"", "truncated": whole[: len(whole) // 2], "foreign": b"MZ" * 99}[kind])
-    names = {"FILE": broken, "CHECKPOINT": tiny_checkpoint, "DATA": data}
-    assert str(broken) in command_error(*(names.get(word, word) for word in command.split()))
+    more = {"info": "", "generate": "go", "eval": "DATA", "verify": "--checkpoint CHECKPOINT"}
+    assert str(broken) in command_error(command, broken, *typed(more[command]))
 
 
 @pytest.mark.parametrize(
@@ -186,29 +165,25 @@ def test_generate_names_the_option_and_the_value_that_are_wrong(
 @pytest.mark.parametrize(
     ("arguments", "value"),
     [
-        ("CHECKPOINT --out FOLDER/x.onnx --precision int2", "int2"),
-        ("CHECKPOINT --out FOLDER/x.onnx --target gpu", "gpu"),
-        ("FOLDER/nowhere --out FOLDER/x.onnx", "nowhere"),
-        ("CHECKPOINT --out FOLDER/no/x.onnx", "no"),
-        ("CHECKPOINT --out FOLDER", "out"),
+        ("CHECKPOINT --out OUT/x.onnx --precision int2", "int2"),
+        ("CHECKPOINT --out OUT/x.onnx --target gpu", "gpu"),
+        ("OUT/nowhere --out OUT/x.onnx", "nowhere"),
+        ("CHECKPOINT --out OUT/no/x.onnx", "no/"),
+        ("CHECKPOINT --out OUT", "out"),
         ("CHECKPOINT", "--out"),
-        ("DAMAGED --out FOLDER/x.onnx", "model.safetensors"),
     ],
 )
 def test_export_refuses_what_it_cannot_do_and_writes_nothing(
-    arguments: str,
-    value: str,
-    tiny_checkpoint: Path,
-    checkpoint: Path,
-    folder: Path,
-    command_error: CommandError,
+    arguments: str, value: str, typed: Typed, folder: Path, command_error: CommandError
 ) -> None:
+    assert value in command_error(*typed(f"export {arguments}"))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_damaged_checkpoint_is_refused(checkpoint: Path, folder: Path, command_error: CommandError) -> None:
     weights = checkpoint / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    for name, path in {"CHECKPOINT": tiny_checkpoint, "DAMAGED": checkpoint, "FOLDER": folder}.items():
-        arguments = arguments.replace(name, str(path))
-    words = arguments.split()
-    assert value in command_error("export", *words)
+    assert str(weights) in command_error("export", checkpoint, "--out", folder / "x.onnx")
     assert list(folder.iterdir()) == []
 
 

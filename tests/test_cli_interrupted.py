@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import Typed
 
 from edgegpt.__main__ import run
 from edgegpt.cli.main import main
@@ -20,35 +21,23 @@ Capture = pytest.CaptureFixture[str]
     [
         # Where the command finds its work: the face of a room, which keeps a name once it was used.
         ("bench FILE", "edgegpt.measure.run_bench"),
-        ("check FILE --budget BUDGET", "edgegpt.budget.check_file"),
+        (f"check FILE --budget {BUDGET}", "edgegpt.budget.check_file"),
         ("eval FILE DATA", "edgegpt.runtime.evaluate"),
-        ("export CHECKPOINT --out OUT", "edgegpt_export.export_checkpoint"),
+        ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export_checkpoint"),
         ("generate FILE hello", "edgegpt.runtime.load"),
-        ("profile --out OUT", "edgegpt.profiling.profile_board"),
+        ("profile --out OUT/x.yaml", "edgegpt.profiling.profile_board"),
         ("tune FILE", "edgegpt.autotune.autotune"),
-        ("export CHECKPOINT --out OUT", "edgegpt_export.export.build"),  # in the middle
+        ("export CHECKPOINT --out OUT/x.onnx", "edgegpt_export.export.build"),  # in the middle
     ],
 )
 def test_an_interrupted_command_is_one_line_and_leaves_no_file(
-    command: str,
-    work: str,
-    file: Path,
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    command: str, work: str, typed: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    (tmp_path / "data.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
-    suffix = "yaml" if command.startswith("profile") else "onnx"
-    paths = {"FILE": file, "CHECKPOINT": tiny_checkpoint, "OUT": folder / f"x.{suffix}", "BUDGET": BUDGET}
-    paths["DATA"] = tmp_path / "data.jsonl"
-
     def ctrl_c(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(work, ctrl_c)
-    assert main([str(paths.get(word, word)) for word in command.split()]) == 130
+    assert main(typed(command)) == 130
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.splitlines()[-1] == "edgegpt: interrupted"

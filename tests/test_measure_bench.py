@@ -106,7 +106,8 @@ def test_what_the_system_does_not_report_is_unknown_and_no_error() -> None:
 
 
 def test_the_plot_names_every_axis_and_draws_what_was_measured() -> None:
-    first, token, tail = axes = draw(MADE).axes
+    axes: list[Any] = draw(MADE).axes
+    first, token, tail = axes
     assert all(part.get_xlabel() and part.get_ylabel() == "milliseconds" for part in axes)
     assert len(first.lines) == 2
     assert [line.get_ydata()[0] for line in token.lines] == [2.0, 2.0, 3.0, 5.0]  # p50, p90, p99, max

@@ -110,8 +110,8 @@ def test_a_leak_is_found_and_none_where_there_is_none(file: Path, leak: int, low
 def test_one_jump_is_no_leak_and_one_return_of_memory_hides_none() -> None:
     assert [at for at in range(1, 51) if steady_slope(np.repeat([0.0, 64e3], [at, 51 - at])) != 0] == []
     for at in range(1, 50):
-        grows = np.arange(51) * 3e3
+        grows = np.arange(51, dtype=np.float64) * 3e3
         grows[at:] -= 200e3 / 2
         assert steady_slope(grows) > 2e3, at
-    assert steady_slope(np.repeat([0.0, 64e3, 128e3], 17)) > 1e3
-    assert steady_slope(np.arange(51) * 4096.0) == 4096
+    assert steady_slope(np.repeat(np.array([0.0, 64e3, 128e3]), 17)) > 1e3
+    assert steady_slope(np.arange(51, dtype=np.float64) * 4096) == 4096

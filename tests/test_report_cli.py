@@ -108,15 +108,8 @@ def test_a_file_without_a_readable_verification_is_refused(
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
 def test_a_missing_extra_is_named(file: Path, tmp_path: Path, package: str) -> None:
     script = f"import sys; sys.modules[{package!r}] = None; from edgegpt.cli.main import main; "
-    command = [
-        sys.executable,
-        "-c",
-        f"{script}sys.exit(main())",
-        "report",
-        file,
-        "--out",
-        tmp_path / "x.html",
-    ]
+    command = [sys.executable, "-c", f"{script}sys.exit(main())", "report", str(file)]
+    command += ["--out", str(tmp_path / "x.html")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert package in run.stderr

@@ -14,7 +14,7 @@ TOOLS = Path(__file__).parents[1] / "tools"
 
 
 def step(tmp_path: Path, script: str) -> "subprocess.CompletedProcess[str]":
-    command = [TOOLS / "step", tmp_path / "logs" / "a.log", "Working", "sh", "-c", script]
+    command = [str(TOOLS / "step"), str(tmp_path / "logs" / "a.log"), "Working", "sh", "-c", script]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -36,7 +36,7 @@ def test_a_step_that_fails_keeps_its_exit_code_and_shows_the_end_of_its_log(tmp_
 
 def test_a_step_on_a_terminal_counts_seconds_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [TOOLS / "step", tmp_path / "a.log", "Working", "sleep", "60"]
+    command = [str(TOOLS / "step"), str(tmp_path / "a.log"), "Working", "sleep", "60"]
     with subprocess.Popen(command, stderr=theirs, start_new_session=True) as running:
         os.close(theirs)
         shown = b""
