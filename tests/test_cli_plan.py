@@ -1,4 +1,4 @@
-"""`edgegpt plan` on a board profile made by hand, and what plan, params and profile refuse."""
+"""`edgegpt plan` on a board profile, and what plan, params and profile refuse; no time is judged."""
 
 import json
 import os

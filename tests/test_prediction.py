@@ -27,7 +27,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def config(**changes: int | bool) -> ModelConfig:
-    usual = {"vocab_size": 512, "block_size": 256, "n_layer": 2, "n_head": 2, "n_embd": 64}
+    usual: dict[str, Any] = {"vocab_size": 512, "block_size": 256, "n_layer": 2, "n_head": 2, "n_embd": 64}
     return ModelConfig(**{**usual, **changes})
 
 

@@ -1,6 +1,7 @@
 """edgegpt.prediction.target: a board profile as a file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Refused
@@ -46,7 +47,7 @@ def test_an_older_profile_with_the_cost_of_a_second_thread_is_read(tmp_path: Pat
     ],
 )
 def test_a_bad_profile_is_refused_with_key_and_value(
-    tmp_path: Path, refused: Refused, changes: dict[str, object], values: list[object]
+    tmp_path: Path, refused: Refused, changes: dict[str, Any], values: list[object]
 ) -> None:
     with refused(ConfigError, "profile.yaml", *values):
         Target.from_yaml(profile_file(tmp_path, **changes))
