@@ -155,6 +155,7 @@ def test_one_number_of_any_kind_is_exact(number: float) -> None:
 def test_own_samples_in_any_sequence_are_judged_by_the_part_of_the_limit() -> None:
     samples = np.arange(1.0, 1001.0)
     assert estimate_samples("token_ms.p50", samples).value == 500
+    assert estimate_samples("token_ms.p50", dict(enumerate(samples)).values()).value == 500
     assert estimate_samples("token_ms.p99", samples).value == 990
     assert estimate_samples("token_ms.max", samples) == Estimate.exact(1000)
     median = estimate_samples("load_ms", samples)
@@ -189,6 +190,8 @@ def test_right_and_wrong_answers_are_an_accuracy_and_no_median(right: float) -> 
         ("token_ms.p50", 10**400, "1000"),
         ("token_ms.max", True, "True"),
         ("token_ms.max", [np.True_], "True"),
+        ("token_ms.p50", [True, 2.0, 2.0, 2.0, 2.0, 2.0], "True"),
+        ("token_ms.p50", [[1.0, 2.0], [3.0]], "3.0"),
         ("token_ms.p50", "3", "'3'"),
         ("token_ms.p50", Decimal("3"), "3"),
         ("token_ms.p50", [None], "None"),

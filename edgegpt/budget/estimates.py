@@ -7,8 +7,9 @@ never narrower than the number of samples allows.
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from numbers import Real
 from reprlib import repr as short_repr
 from typing import Final
 
@@ -72,13 +73,16 @@ def estimate_samples(name: str, samples: float | Iterable[float]) -> Estimate:
         MeasureError: a sample is not a number, not finite or out of the limit's range, or there are too few.
     """
     single = not isinstance(samples, Iterable)
-    values = np.asarray(list(samples) if isinstance(samples, Iterator) else samples)
-    kinds = "biuf" if name == "accuracy" else "iuf"  # a truth value is a right answer, but no time or size
-    if values.dtype.kind not in kinds or values.ndim > 1:
-        raise MeasureError(
-            f"{name} takes a number or several, of float, int or NumPy, got {short_repr(samples)}"
-        )
-    values = np.atleast_1d(values).astype(float)
+    items = list(samples) if isinstance(samples, Iterable) else [samples]
+    refused = (
+        () if name == "accuracy" else (bool, np.bool_)
+    )  # a truth value is an answer, not a time
+    if not all(isinstance(item, Real | np.bool_) and not isinstance(item, refused) for item in items):
+        raise MeasureError(f"{name} takes a number or several, of Python or NumPy, got {short_repr(samples)}")
+    try:
+        values = np.asarray(items, float)
+    except OverflowError as e:
+        raise MeasureError(f"{name} takes finite numbers, got {short_repr(samples)}") from e
     low = -math.inf if name == "rss_slope_kb_per_1000" else 0.0  # memory may shrink
     high = 1.0 if name == "accuracy" else math.inf
     if (wrong := values[~np.isfinite(values) | (values < low) | (values > high)]).size:

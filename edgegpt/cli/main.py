@@ -92,6 +92,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _sentence(error: Exception) -> str:
     """Return the message of an error; it is empty where typer has printed the help instead."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; use a smaller model or context"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.encoding} output cannot hold {error.object[error.start : error.end]!a}; set PYTHONUTF8=1"
     if not isinstance(error, TyperException):
         return str(error) or type(error).__name__
     sentence = error.format_message().rstrip(".")

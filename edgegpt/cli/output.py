@@ -122,6 +122,8 @@ def check_out_file(option: str, path: Path, suffixes: Sequence[str]) -> None:
     """
     if path.suffix.lower() not in suffixes or path.is_dir():
         raise MeasureError(f"{option} must name a file ending in {' or '.join(suffixes)}, got {str(path)!r}")
+    if not path.parent.exists():
+        raise MeasureError(f"{option} cannot write {path}: the folder {path.parent} does not exist")
     try:
         try_to_begin(path)
     except OSError as e:

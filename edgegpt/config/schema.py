@@ -23,10 +23,22 @@ _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument", "invalid_ke
 
 # Kind of file by class, and keys that no other kind has.
 KINDS: Final = {
-    "Budget": ("a budget", {"artifact_mb", "kv_cache_mb", "peak_rss_mb", "load_ms", "ttft_ms", "token_ms"}),
-    "Target": ("a board profile", {"machine", "products", "streaming", "cache_streaming", "attention"}),
-    "ModelConfig": ("a model config", {"vocab_size", "block_size", "n_layer", "n_head", "n_embd"}),
-    "RunConfig": ("a training run", {"out", "train", "validation", "steps", "learning_rate"}),
+    "Budget": (
+        "a budget (see configs/budgets/)",
+        {"artifact_mb", "kv_cache_mb", "peak_rss_mb", "load_ms", "ttft_ms", "token_ms"},
+    ),
+    "Target": (
+        "a board profile (see `edgegpt profile`)",
+        {"machine", "products", "streaming", "cache_streaming", "attention"},
+    ),
+    "ModelConfig": (
+        "a model config (see configs/models/)",
+        {"vocab_size", "block_size", "n_layer", "n_head", "n_embd"},
+    ),
+    "RunConfig": (
+        "a training run (see configs/training/)",
+        {"out", "train", "validation", "steps", "learning_rate"},
+    ),
 }
 
 
@@ -61,7 +73,7 @@ def validate(data: Mapping[str, Any], source: str, model: type[Model]) -> Model:
         own, own_keys = KINDS.get(model.__name__, ("", set(data)))
         for kind, keys in KINDS.values():
             if keys & data.keys() and not own_keys & data.keys():
-                raise ConfigError(f"{source} is {kind}, expected {own}") from e
+                raise ConfigError(f"{source} is {kind.partition(' (')[0]}, expected {own}") from e
         problems = [_problem(error, model) for error in e.errors(include_url=False)]
         more = len(problems) - _MOST_PROBLEMS
         problems[_MOST_PROBLEMS:] = [f"and {more} more"] if more > 0 else []

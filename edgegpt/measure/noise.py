@@ -16,7 +16,7 @@ reader concludes, and every command reports it in the same sentence:
   several threads, as only the first thread's are counted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from edgegpt.measure.machine import Machine
@@ -79,7 +79,7 @@ def load_noise(processes: Sequence[Loaded], *, least_percent: float = LOAD_PERCE
     return (f"while files were loaded, other work had the process's core {percent:.0f} % of the time",)
 
 
-def noise_sentence(noise: Iterable[str], effect: str = "its times are upper bounds") -> str:
+def noise_sentence(noise: Sequence[str], effect: str = "its times are upper bounds") -> str:
     """Return the sentence for a noisy machine, without a full stop; "" where `noise` is empty.
 
     Args:
@@ -90,12 +90,12 @@ def noise_sentence(noise: Iterable[str], effect: str = "its times are upper boun
     return f"This machine {_state(noise)}, so {effect}: {reasons}" if reasons else ""
 
 
-def noise_remark(noise: Iterable[str]) -> str:
+def noise_remark(noise: Sequence[str]) -> str:
     """Return the suffix of a sentence about times, " (this machine ...)"; "" where `noise` is empty."""
     return f" (this machine {_state(noise)} while it measured)" if noise else ""
 
 
-def _state(noise: Iterable[str]) -> str:
+def _state(noise: Sequence[str]) -> str:
     return "may not have been quiet" if set(noise) == {_UNKNOWN} else "was not quiet"
 
 

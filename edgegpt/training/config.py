@@ -7,12 +7,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from edgegpt.config import ModelConfig, StrictModel, load_yaml, validate
+from edgegpt.config import Count, ModelConfig, Positive, StrictModel, load_yaml, validate
 from edgegpt.errors import ConfigError
 
-Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Positive = Annotated[float, Field(gt=0.0)]
 _YAML: Final = (".yaml", ".yml")
 _GENERATOR: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", re.ASCII)
 
