@@ -87,6 +87,15 @@ def test_a_bad_request_is_refused_and_disturbs_no_other(
         assert held.outcomes() == {"eos": 1, "invalid": 1}
 
 
+def test_the_latest_request_replaces_those_that_wait_and_the_running_one_goes_on() -> None:
+    with HeldServer(overload="latest") as held:
+        running = held.busy()
+        waiting, latest = held.submit("waiting"), held.submit("latest")
+        held.release()
+        assert ended_as(running) == ended_as(latest) == WHOLE
+        assert ended_as(waiting)[2] is PreemptedError
+
+
 def test_reject_refuses_a_second_request_and_takes_one_when_the_first_has_its_outcome() -> None:
     with HeldServer(overload="reject") as held:
         running = held.busy()

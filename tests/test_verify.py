@@ -22,7 +22,7 @@ from helpers.graphs import (
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from edgegpt.config import ModelConfig
-from edgegpt.errors import VerificationError
+from edgegpt.errors import ArtifactError, CheckpointError, VerificationError
 from edgegpt.model import GPT, load_checkpoint, save_checkpoint
 from edgegpt.runtime import Evidence
 from edgegpt.tokenizer import Tokenizer
@@ -198,3 +198,12 @@ def test_differences_are_found_at_every_position_and_nan_is_kept() -> None:
     assert max_abs(a[:0], a[:0]) == 0
     with pytest.raises(ValueError, match=r"\(150, 3\).*\(1, 3\)"):
         max_abs(a, a[:1])
+
+
+def test_a_missing_file_and_a_missing_checkpoint_are_refused(
+    file: Path, checkpoint: Path, tmp_path: Path, refused: Refused
+) -> None:
+    with refused(ArtifactError, tmp_path / "none.onnx"):
+        verify_file(tmp_path / "none.onnx", checkpoint)
+    with refused(CheckpointError, tmp_path / "none"):
+        verify_file(file, tmp_path / "none")

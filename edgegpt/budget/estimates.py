@@ -74,9 +74,7 @@ def estimate_samples(name: str, samples: float | Iterable[float]) -> Estimate:
     """
     single = not isinstance(samples, Iterable)
     items = list(samples) if isinstance(samples, Iterable) else [samples]
-    refused = (
-        () if name == "accuracy" else (bool, np.bool_)
-    )  # a truth value is an answer, not a time
+    refused = () if name == "accuracy" else (bool, np.bool_)  # a truth value is an answer, not a time
     if not all(isinstance(item, Real | np.bool_) and not isinstance(item, refused) for item in items):
         raise MeasureError(f"{name} takes a number or several, of Python or NumPy, got {short_repr(samples)}")
     try:

@@ -95,7 +95,9 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory; use a smaller model or context"
     if isinstance(error, UnicodeEncodeError):
-        return f"{error.encoding} output cannot hold {error.object[error.start : error.end]!a}; set PYTHONUTF8=1"
+        return (
+            f"{error.encoding} output cannot hold {error.object[error.start : error.end]!a}; set PYTHONUTF8=1"
+        )
     if not isinstance(error, TyperException):
         return str(error) or type(error).__name__
     sentence = error.format_message().rstrip(".")
