@@ -21,7 +21,11 @@ def read_text(path: Path) -> str:
     """Read a UTF-8 file; raises DataError naming it."""
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
-    except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a NUL in the name
+    except UnicodeDecodeError as e:
+        raise DataError(f"{path} is not a text file in UTF-8: {e.reason} at byte {e.start}") from e
+    except FileNotFoundError as e:
+        raise DataError(f"{path} does not exist; expected a file of examples or text") from e
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise DataError(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
 
 

@@ -229,3 +229,20 @@ def test_an_unexpected_error_at_any_moment_fails_its_request_alone(
         assert ended_as(held.submit())[1:] == ("error", EngineError)
         assert "ZeroDivisionError" in caplog.text
         assert ended_as(held.submit()) == WHOLE
+
+
+@pytest.mark.parametrize("priority", ["high", None, 1.5])
+def test_a_priority_that_is_no_whole_number_is_refused_and_harms_no_other_request(
+    held: HeldServer, refused: Refused, priority: object
+) -> None:
+    running = held.busy()
+    with refused(EngineError, "priority", repr(priority)):
+        held.submit(priority=priority)
+    urgent = held.submit(priority=5)
+    held.release()
+    assert ended_as(running) == ended_as(urgent) == WHOLE
+
+
+def test_a_server_takes_a_generator_and_no_path(refused: Refused) -> None:
+    with refused(EngineError, "'rover.onnx'"):
+        GenerationServer("rover.onnx")  # type: ignore[arg-type]

@@ -109,7 +109,10 @@ def _check_files(folder: Path) -> None:
         )
     missing = [name for name in (CONFIG, WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
     if missing:
-        raise CheckpointError(f"{folder} is not a checkpoint: {' and '.join(missing)} missing")
+        raise CheckpointError(
+            f"{folder} is not a checkpoint: {', '.join(missing)} missing; `edgegpt train` makes one, and "
+            "--resume continues an interrupted run"
+        )
 
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:

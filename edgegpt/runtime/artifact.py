@@ -174,6 +174,8 @@ def _tuning(path: Path, metadata: dict[str, str], threads: int | Tuning | None) 
 
 
 def _path(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise ArtifactError(f"the path of the model file must be a string or a Path, got {path!r}")
     if not str(path):
         raise ArtifactError(
             "the path of the model file is empty; expected an .onnx file made by `edgegpt export`"
@@ -203,7 +205,9 @@ def _metadata(path: Path) -> dict[str, str]:
                 raise ValueError("it is empty")
             metadata = read_metadata(path)
         except ValueError as e:
-            raise ArtifactError(f"{path} is not a whole ONNX file: {e}") from e
+            raise ArtifactError(
+                f"{path} is not a whole ONNX file: {e}; copy it again or export it again"
+            ) from e
     version = metadata.get(contract.META_FORMAT_VERSION)
     if version is None:
         raise ArtifactError(

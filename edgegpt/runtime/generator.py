@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgegpt.errors import ArtifactError, EngineError, PromptError, SessionError
+from edgegpt.errors import ArtifactError, EngineError, PromptError, SamplingError, SessionError
 from edgegpt.runtime.artifact import open_artifact
 from edgegpt.runtime.deadline import EngineLatency, RequestClock
 from edgegpt.runtime.engine import Engine
@@ -133,6 +133,8 @@ class TextGenerator:
     ) -> Generation:
         """Check and tokenise a prompt that follows the ids of `history`; arguments as `generate`."""
         params = self.sampling if params is None else params
+        if not isinstance(params, SamplingParams):
+            raise SamplingError(f"params must be SamplingParams or None, got {params!r}")
         now = self.engine.clock
         clock = RequestClock(
             self.latency, clock=now, arrived=arrived, deadline_ms=params.deadline_ms, cancel=cancel

@@ -8,6 +8,7 @@ probabilities are kept as float64 weights relative to the most likely token, who
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from random import Random
 from typing import Any, Final
 
@@ -241,7 +242,7 @@ def _invert(sums: NDArray[np.float64], roll: float) -> tuple[int, float]:
 
 
 def _number(name: str, value: Any, wanted: str, accept: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = isinstance(value, Real) and not isinstance(value, bool)  # of Python or numpy
     # Compared with infinity and not by isfinite, which an int of 400 digits overflows.
     if not number or not -math.inf < value < math.inf or not accept(value):
         raise SamplingError(f"{name} must be a number {wanted}, got {value!r}")

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Final
 
-from edgegpt.errors import EdgeGPTError, EngineError, NotActiveError, PreemptedError, PromptError, first_line
+from edgegpt.errors import (
+    EdgeGPTError,
+    EngineError,
+    NotActiveError,
+    PreemptedError,
+    PromptError,
+    first_line,
+    whole_number,
+)
 from edgegpt.runtime import FinishReason, SamplingParams, Stream, TextChunk, TextGenerator, return_free_memory
 from edgegpt.serving.request import Outcome, Request, RequestHandle, call_safely
 from edgegpt.serving.scheduler import Overload, Scheduler
@@ -55,7 +63,12 @@ class GenerationServer:
 
         Raises:
             ConfigError: an option is outside its range.
+            EngineError: generator is not a TextGenerator, such as `edgegpt.load` returns.
         """
+        if not isinstance(generator, TextGenerator):
+            raise EngineError(
+                f"generator must be a TextGenerator, as edgegpt.load returns, got {generator!r}"
+            )
         self.generator = generator
         self._clock = generator.engine.clock
         self._scheduler = Scheduler(overload, queue_depth)
@@ -93,8 +106,9 @@ class GenerationServer:
         Raises:
             NotActiveError: the server is inactive or closed.
             OverloadedError: the queue is full, or the policy refuses the request.
-            PromptError, TokenizerError: as TextGenerator.generate. A prompt that does not fit after its
-                session's turns is accepted and fails with PromptError.
+            EngineError: priority is not a whole number.
+            PromptError, SamplingError, TokenizerError: as TextGenerator.generate. A prompt that does not
+                fit after its session's turns is accepted and fails with PromptError.
             SessionError: session_bytes is smaller than one cache.
         """
         params = self.generator.sampling if params is None else params
@@ -104,6 +118,7 @@ class GenerationServer:
             self._sessions.check(session)
             flag = _Flag(self._finish_ended)
             stream = self.generator.stream(prompt, params, cancel=flag, arrived=arrived)
+            priority = whole_number("priority", priority, EngineError, least=-(2**31))
             request = Request(prompt, params, session, priority, arrived)
             handle = RequestHandle(request, stream, flag, on_chunk, self._withdraw)
             with self._changed:
