@@ -109,7 +109,7 @@ def test_a_session_does_not_expire_while_it_is_in_use(store: SessionStore) -> No
 
 def test_an_option_outside_its_range_is_refused(refused: Refused) -> None:
     with refused(ConfigError, -1):
-        make(-1)
+        make(-1, ttl_s=0.5)
     for ttl_s in (0, float("nan")):
         with refused(ConfigError, ttl_s):
             make(ttl_s=ttl_s)
