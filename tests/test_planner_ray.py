@@ -73,6 +73,8 @@ def addresses(environment: dict[str, str]) -> Iterator[tuple[str, str]]:
         gcs, client = one.getsockname()[1], two.getsockname()[1]
     arguments = ["start", "--head", "--block", f"--port={gcs}", f"--ray-client-server-port={client}"]
     arguments += ["--num-cpus=2", "--node-ip-address=127.0.0.1", "--include-dashboard=false"]
+    # The head forks a server for each client while gRPC's threads run, and about every second one died of it.
+    environment = {**environment, "GRPC_ENABLE_FORK_SUPPORT": "0"}
     head = started("ray.scripts.scripts", *arguments, "--disable-usage-stats", env=environment)
     assert head.stdout is not None
     deadline = Timer(60, head.kill)  # ends the reading too

@@ -20,7 +20,9 @@ LOCAL: Final = "local"  # a cluster of this machine alone, which ends with the s
 _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default, set because Ray warns without it
-    # Otherwise Ray tries for minutes where no cluster answers.
+}
+# Otherwise Ray tries for minutes where no cluster answers; one that it starts itself may take its time.
+_REMOTE_SETTINGS: Final = {
     "RAY_py_gcs_connect_timeout_s": "5",
     "RAY_gcs_rpc_server_connect_timeout_s": "2",
     "RAY_NUM_REDIS_GET_RETRIES": "1",
@@ -44,7 +46,7 @@ def ray_cluster(job: Job, address: str) -> Iterator[Spread]:
         ConfigError: no cluster answers there, or a task fails.
         ModuleNotFoundError: ray is not installed.
     """
-    for name, value in (_SETTINGS | (_LOCAL_SETTINGS if address == LOCAL else {})).items():
+    for name, value in (_SETTINGS | (_LOCAL_SETTINGS if address == LOCAL else _REMOTE_SETTINGS)).items():
         os.environ.setdefault(name, value)
     import ray
 
@@ -54,7 +56,7 @@ def ray_cluster(job: Job, address: str) -> Iterator[Spread]:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as e:  # ray raises many classes
             raise ConfigError(
-                f"no Ray cluster answers at {address!r} ({first_line(e)}); give --ray host:port, "
+                f"no Ray cluster answers at {address!r} ({_last_line(e)}); give --ray host:port, "
                 "ray://host:port, auto or local"
             ) from e
         shared = ray.put(job)
@@ -73,3 +75,9 @@ def ray_cluster(job: Job, address: str) -> Iterator[Spread]:
         ) from e
     finally:
         ray.shutdown()
+
+
+def _last_line(error: BaseException) -> str:
+    """Return the line of Ray's paragraph that holds the cause."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return first_line(Exception(lines[-1]))
