@@ -19,7 +19,7 @@ from helpers.tiny_files import TINY, assert_logits, tiny_file, torch_greedy, tor
 
 from edgegpt import contract
 from edgegpt.errors import CacheError, EngineError, NonFiniteLogitsError, PromptError
-from edgegpt.runtime import Artifact, Engine, OrtBackend, SamplingParams, open_artifact
+from edgegpt.runtime import Artifact, CallArrays, Engine, OrtBackend, SamplingParams, open_artifact
 from edgegpt.runtime.sampling import penalise_repetition
 
 GREEDY = greedy(max_new_tokens=12)
@@ -224,7 +224,7 @@ def test_a_bound_call_reads_and_writes_the_very_arrays_it_was_given(tmp_path: Pa
     ids, positions = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
     logits = np.zeros((1, 1, TINY.vocab_size), np.float32)
     cache = Engine(session, TINY).new_cache()
-    call = OrtBackend(session).bind_decode(ids, positions, logits, cache.arrays)
+    call = OrtBackend(session).bind_decode(CallArrays(ids, positions, logits, cache.arrays))
     for position, token in enumerate(PROMPT):
         ids[0, 0], positions[0, 0] = token, position
         call()

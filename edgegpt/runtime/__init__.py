@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from edgegpt.runtime.ort_backend import (
         Backend as Backend,
         BoundCall as BoundCall,
+        CallArrays as CallArrays,
         OrtBackend as OrtBackend,
         check_file_name as check_file_name,
         open_session as open_session,
@@ -74,7 +75,9 @@ __getattr__ = lazy_names(
         "evidence": "LIMITS CheckResult Evidence Limits ParityRow read_evidence three_digits",
         "kv_cache": "KVCache",
         "onnx_file": "File file_bytes file_sha256 metadata_entry read_file read_metadata",
-        "ort_backend": "Backend BoundCall OrtBackend check_file_name open_session return_free_memory",
+        "ort_backend": (
+            "Backend BoundCall CallArrays OrtBackend check_file_name open_session return_free_memory"
+        ),
         "reply": "FinishReason Reply TextChunk Timing Usage percentile",
         "sampling": "SamplingParams new_rng sample",
         "self_check": "causality differing_tokens kl repeat_checks stepwise",

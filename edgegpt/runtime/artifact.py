@@ -174,7 +174,7 @@ def _tuning(path: Path, metadata: dict[str, str], threads: int | Tuning | None) 
 
 
 def _path(path: str | Path) -> Path:
-    if not isinstance(path, str | Path):
+    if not isinstance(path, str | os.PathLike):
         raise ArtifactError(f"the path of the model file must be a string or a Path, got {path!r}")
     if not str(path):
         raise ArtifactError(

@@ -22,7 +22,7 @@ from edgegpt.config import ModelConfig
 from edgegpt.errors import EngineError, NonFiniteLogitsError, PromptError, first_line, whole_number
 from edgegpt.runtime.fair_lock import FairLock
 from edgegpt.runtime.kv_cache import KVCache
-from edgegpt.runtime.ort_backend import Backend, BoundCall, OrtBackend
+from edgegpt.runtime.ort_backend import Backend, BoundCall, CallArrays, OrtBackend
 from edgegpt.runtime.sampling import Logits, SamplingParams, new_rng, penalise_repetition, sample
 from edgegpt.runtime.tuning import PREFILL_CHUNK
 
@@ -281,7 +281,7 @@ class Engine:
         end = cache.length + chunk.size
         positions = np.arange(cache.length, end, dtype=np.int64)
         output = np.empty((1, rows, self.config.vocab_size), np.float32)
-        call = self.backend.bind_prefill(chunk[None], positions[None], output, cache.arrays)
+        call = self.backend.bind_prefill(CallArrays(chunk[None], positions[None], output, cache.arrays))
         self._run(call, end - 1)
         logits: Logits = output[0, :, : self.n_valid]
         _check_finite(logits[-1], end - 1)
@@ -300,7 +300,7 @@ class Engine:
         if step is None:
             input_ids, position_ids = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
             logits = np.zeros((1, 1, self.config.vocab_size), np.float32)
-            call = self.backend.bind_decode(input_ids, position_ids, logits, cache.arrays)
+            call = self.backend.bind_decode(CallArrays(input_ids, position_ids, logits, cache.arrays))
             step = _DecodeStep(call, input_ids, position_ids, logits[0, 0, : self.n_valid])
             self._decode_steps[cache] = step
         return step

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import onnxruntime as ort
@@ -26,43 +26,39 @@ BoundCall = Callable[[], None]
 """Runs the graph once over the arrays it was bound to."""
 
 
+class CallArrays(NamedTuple):
+    """The arrays of a call, for T new tokens, of which the last R are to have logits; V is vocab_size.
+
+    Attributes:
+        input_ids: (1, T).
+        position_ids: (1, T), absolute.
+        logits: (1, R, V), written.
+        kv: keys and values of each layer, (1, n_kv_head, capacity, head_dim); the rows of the new tokens
+            are written.
+    """
+
+    input_ids: NDArray[np.int64]
+    position_ids: NDArray[np.int64]
+    logits: NDArray[np.float32]
+    kv: Sequence[NDArray[Any]]
+
+
 class Backend(Protocol):
     """Binds calls of a model to arrays: bound once, a call only runs.
 
     A call reads token ids and positions and writes logits, keys and values; the caller changes the arrays'
-    content and calls again. Shapes: T new tokens, R of them whose logits are wanted, the last ones,
-    V vocab_size.
+    content and calls again.
     """
 
     @property
     def prefills_apart(self) -> bool:
         """True if prompts run on a session of their own, whose latency differs from that of decode steps."""
 
-    def bind_prefill(
-        self,
-        input_ids: NDArray[np.int64],
-        position_ids: NDArray[np.int64],
-        logits: NDArray[np.float32],
-        kv_arrays: Sequence[NDArray[Any]],
-    ) -> BoundCall:
-        """Return a call that reads a chunk of a prompt.
+    def bind_prefill(self, arrays: CallArrays) -> BoundCall:
+        """Return a call that reads a chunk of a prompt."""
 
-        Args:
-            input_ids: (1, T).
-            position_ids: (1, T), absolute.
-            logits: (1, R, V), written.
-            kv_arrays: keys and values of each layer, (1, n_kv_head, capacity, head_dim); the rows of
-                the new tokens are written.
-        """
-
-    def bind_decode(
-        self,
-        input_ids: NDArray[np.int64],
-        position_ids: NDArray[np.int64],
-        logits: NDArray[np.float32],
-        kv_arrays: Sequence[NDArray[Any]],
-    ) -> BoundCall:
-        """Return a call that reads one token, T = R = 1; arguments as `bind_prefill`."""
+    def bind_decode(self, arrays: CallArrays) -> BoundCall:
+        """Return a call that reads one token, T = R = 1."""
 
 
 class OrtBackend:
@@ -89,46 +85,26 @@ class OrtBackend:
         """True if prompts run on a second session."""
         return self.prefill_session is not self.session
 
-    def bind_prefill(
-        self,
-        input_ids: NDArray[np.int64],
-        position_ids: NDArray[np.int64],
-        logits: NDArray[np.float32],
-        kv_arrays: Sequence[NDArray[Any]],
-    ) -> BoundCall:
-        """Return a call that reads a chunk of a prompt; arguments as `Backend.bind_prefill`."""
-        return self._bind(self.prefill_session, input_ids, position_ids, logits, kv_arrays)
+    def bind_prefill(self, arrays: CallArrays) -> BoundCall:
+        """Return a call that reads a chunk of a prompt."""
+        return self._bind(self.prefill_session, arrays)
 
-    def bind_decode(
-        self,
-        input_ids: NDArray[np.int64],
-        position_ids: NDArray[np.int64],
-        logits: NDArray[np.float32],
-        kv_arrays: Sequence[NDArray[Any]],
-    ) -> BoundCall:
-        """Return a call that reads one token; arguments as `Backend.bind_prefill`."""
-        return self._bind(self.session, input_ids, position_ids, logits, kv_arrays)
+    def bind_decode(self, arrays: CallArrays) -> BoundCall:
+        """Return a call that reads one token."""
+        return self._bind(self.session, arrays)
 
 
-def bind_shared_kv(
-    session: ort.InferenceSession,
-    input_ids: NDArray[np.int64],
-    position_ids: NDArray[np.int64],
-    logits: NDArray[np.float32],
-    kv_arrays: Sequence[NDArray[Any]],
-) -> BoundCall:
-    """Bind a call of the engine target: past and present are one buffer, nothing is copied.
-
-    Arguments as `Backend.bind_prefill`.
-    """
+def bind_shared_kv(session: ort.InferenceSession, arrays: CallArrays) -> BoundCall:
+    """Bind a call of the engine target: past and present are one buffer, nothing is copied."""
+    input_ids, position_ids, logits, kv = arrays
     start = _logits_start(input_ids.shape[1] - logits.shape[1])
     binding = session.io_binding()
     binding.bind_ortvalue_input(contract.INPUT_IDS, _alias(input_ids))
     binding.bind_ortvalue_input(contract.POSITION_IDS, _alias(position_ids))
     binding.bind_ortvalue_input(contract.LOGITS_START, _alias(start))
     binding.bind_ortvalue_output(contract.LOGITS, _alias(logits))
-    past, present = _cache_names(len(kv_arrays) // 2)
-    for past_name, present_name, array in zip(past, present, kv_arrays, strict=True):
+    past, present = _cache_names(len(kv) // 2)
+    for past_name, present_name, array in zip(past, present, kv, strict=True):
         value = _alias(array)
         binding.bind_ortvalue_input(past_name, value)
         binding.bind_ortvalue_output(present_name, value)
@@ -140,28 +116,20 @@ def bind_shared_kv(
     return call
 
 
-def bind_copied_kv(
-    session: ort.InferenceSession,
-    input_ids: NDArray[np.int64],
-    position_ids: NDArray[np.int64],
-    logits: NDArray[np.float32],
-    kv_arrays: Sequence[NDArray[Any]],
-) -> BoundCall:
-    """Bind a call of the portable target, which copies the used positions in and all of them out.
-
-    Arguments as `Backend.bind_prefill`.
-    """
-    past, present = _cache_names(len(kv_arrays) // 2)
+def bind_copied_kv(session: ort.InferenceSession, arrays: CallArrays) -> BoundCall:
+    """Bind a call of the portable target, which copies the used positions in and all of them out."""
+    input_ids, position_ids, logits, kv = arrays
+    past, present = _cache_names(len(kv) // 2)
     outputs = [contract.LOGITS, *present]
 
     def call() -> None:
         start, end = int(position_ids[0, 0]), int(position_ids[0, -1]) + 1
         feeds: dict[str, Any] = {contract.INPUT_IDS: input_ids, contract.POSITION_IDS: position_ids}
-        for name, array in zip(past, kv_arrays, strict=True):
+        for name, array in zip(past, kv, strict=True):
             feeds[name] = np.ascontiguousarray(array[:, :, :start])
         results: list[Any] = session.run(outputs, feeds)
         logits[:] = results[0][:, -logits.shape[1] :]
-        for array, new in zip(kv_arrays, results[1:], strict=True):
+        for array, new in zip(kv, results[1:], strict=True):
             array[:, :, start:end] = new[:, :, start:end]
 
     return call

@@ -6,7 +6,7 @@ from typing import Any
 
 from conftest import TINY
 
-from edgegpt.runtime import Backend, BoundCall, Clock, Engine, SamplingParams, TextGenerator
+from edgegpt.runtime import Backend, BoundCall, CallArrays, Clock, Engine, SamplingParams, TextGenerator
 from helpers.tiny_files import tokenizer
 
 
@@ -57,11 +57,13 @@ class Script:
         self.engine = Engine(None, config, n_valid=270, backend=self, clock=clock or self.clock)
         self.generator = TextGenerator(self.engine, tokens, GREEDY)
 
-    def bind_decode(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
+    def bind_decode(self, arrays: CallArrays) -> BoundCall:
         self.bound += 1
-        return self.bind_prefill(input_ids, position_ids, logits, kv_arrays)
+        return self.bind_prefill(arrays)
 
-    def bind_prefill(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
+    def bind_prefill(self, arrays: CallArrays) -> BoundCall:
+        input_ids, position_ids, logits, _ = arrays
+
         def call() -> None:
             self.before_step(input_ids.size)
             self.clock.now += self.seconds(input_ids.size)
@@ -100,13 +102,13 @@ class Observed:
         self._around = around
         self.prefills_apart = backend.prefills_apart
 
-    def bind_prefill(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
-        run = self._backend.bind_prefill(input_ids, position_ids, logits, kv_arrays)
-        return lambda: self._around(Call(input_ids, logits, run))
+    def bind_prefill(self, arrays: CallArrays) -> BoundCall:
+        run = self._backend.bind_prefill(arrays)
+        return lambda: self._around(Call(arrays.input_ids, arrays.logits, run))
 
-    def bind_decode(self, input_ids: Any, position_ids: Any, logits: Any, kv_arrays: Any) -> BoundCall:
-        run = self._backend.bind_decode(input_ids, position_ids, logits, kv_arrays)
-        return lambda: self._around(Call(input_ids, logits, run))
+    def bind_decode(self, arrays: CallArrays) -> BoundCall:
+        run = self._backend.bind_decode(arrays)
+        return lambda: self._around(Call(arrays.input_ids, arrays.logits, run))
 
 
 def observed(engine: Engine, around: Callable[[Call], None]) -> Engine:
