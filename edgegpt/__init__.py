@@ -65,7 +65,8 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("edgegpt-robot")
+        globals()[name] = version("edgegpt-robot")
+        return globals()[name]
     return _public(name)
 
 

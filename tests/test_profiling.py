@@ -96,7 +96,7 @@ def test_the_profile_times_the_nodes_that_the_engines_graph_has(tmp_path: Path) 
         write_random_file(tmp_path / f"{precision}.onnx", SMALL, precision)
     engine = kinds(onnx.load(str(path)) for path in tmp_path.glob("*.onnx"))
     made = [
-        *(synthetic.products(2, 64, 64, bits) for bits in (32, 8, 4)),
+        *(synthetic.matmuls(2, 64, 64, bits) for bits in (32, 8, 4)),
         *(synthetic.lookups(2, 8, 64, bits) for bits in (32, 8)),
         synthetic.attention(1, 2, 32),
         *(build(2, 64) for build in (synthetic.norms, synthetic.gelus, synthetic.additions)),

@@ -1,6 +1,6 @@
 """`edgegpt plan --budget BUDGET.yaml`: search the strongest models that a budget allows."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from edgegpt.planner import TOKENS_PER_PARAMETER, PlanResult, describe
 from edgegpt.prediction import caveats
 
 if TYPE_CHECKING:
-    from edgegpt.measure import Machine
+    from edgegpt.measure import Machine, OnStep
     from edgegpt.planner import Finalist, FinalistCheck, RankedCandidate
     from edgegpt.prediction import Target
 
@@ -144,7 +144,7 @@ def _infeasible_as_json(target: "Target | None", as_json: bool) -> Iterator[None
 
 
 def _finalists(
-    planned: PlanResult, target: "Target | None", n: int, on_step: Callable[[str], None], before: "Machine"
+    planned: PlanResult, target: "Target | None", n: int, on_step: "OnStep", before: "Machine"
 ) -> "Iterable[Finalist]":
     """Return the measured finalists; none if the profile is not of this machine."""
     from edgegpt.prediction import is_here

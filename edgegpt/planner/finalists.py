@@ -18,6 +18,7 @@ from edgegpt.measure import (
     Distribution,
     Machine,
     MeasureSpec,
+    OnStep,
     ProcessResult,
     measure_process,
     measured_noise,
@@ -77,7 +78,7 @@ def measure_finalists(
     limits: PlanLimits,
     threads: int,
     write_file: WriteFile,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: OnStep = lambda _: None,
     *,
     before: Machine | None = None,
 ) -> Iterator[Finalist]:

@@ -1,7 +1,6 @@
 """Measure load time and memory of fresh processes, with files of several shapes."""
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,7 +8,7 @@ from typing import Final
 from edgegpt.accounting import kv_cache_bytes
 from edgegpt.config import ModelConfig
 from edgegpt.errors import MeasureError
-from edgegpt.measure import MeasureSpec, ProcessResult, measure_process
+from edgegpt.measure import MeasureSpec, ProcessResult, Progress, measure_process
 from edgegpt.prediction import CallCosts, Load, Memory, ModelWork, PerMb, PerPrecision
 from edgegpt.profiling.timing import WriteFile
 from edgegpt.quantization import PRECISIONS, recipe, weight_bytes
@@ -35,7 +34,7 @@ class _Sample:
 
 
 def measure_processes(
-    write_file: WriteFile, threads: int, costs: CallCosts, on_share: Callable[[float], None]
+    write_file: WriteFile, threads: int, costs: CallCosts, on_share: Progress
 ) -> tuple[Load, Memory, list[ProcessResult]]:
     """Fit what layers, vocabulary and MB of weights add to load time and memory; return all processes too.
 

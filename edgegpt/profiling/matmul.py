@@ -57,7 +57,7 @@ def measure_streaming(graphs: Graphs, threads: int, call_us: float, seconds: flo
             with tempfile.TemporaryDirectory() as folder:
                 # From a file: mapped weights are in small pages, which makes them slower to read.
                 path = Path(folder) / "products.onnx"
-                graphs.write_products(path, n, *_STREAM_SHAPE, bits)
+                graphs.write_matmuls(path, n, *_STREAM_SHAPE, bits)
                 session = open_session(path, threads)
                 for tokens in (t for t, of_these in _STREAM_MB.items() if size in of_these):
                     us = burst_us(call_rows(session, tokens), sweep, seconds / _STREAM_CALLS)
@@ -93,7 +93,7 @@ def measure_products(
         counts = {shape: min(_MOST_NODES, max(2, round(_NEAR_MB / sizes[shape]))) for shape in shapes}
         runs: dict[tuple[tuple[int, int], int], Run] = {}
         for shape in shapes:
-            session = open_session(graphs.products(counts[shape], *shape, bits), threads)
+            session = open_session(graphs.matmuls(counts[shape], *shape, bits), threads)
             runs |= {(shape, tokens): call_rows(session, tokens) for tokens in TOKENS}
         found = fastest_us(runs, seconds / len(_INPUTS))
         fetch = Curve.of_streaming(streaming, bits)

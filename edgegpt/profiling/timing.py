@@ -37,10 +37,10 @@ WriteFile = Callable[[Path, ModelConfig, str], None]
 class Graphs(Protocol):
     """Builder of serialised models of one kind of node; inputs and outputs as in edgegpt_export.synthetic."""
 
-    def products(self, n: int, outputs: int, inputs: int, bits: int) -> bytes:
+    def matmuls(self, n: int, outputs: int, inputs: int, bits: int) -> bytes:
         """Return n matrix products, each with its own matrix."""
 
-    def write_products(self, path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
+    def write_matmuls(self, path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
         """Write the same to a file, with its weights where an engine file has them."""
 
     def attention(self, n_layer: int, n_head: int, head_dim: int) -> bytes:

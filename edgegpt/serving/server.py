@@ -116,9 +116,9 @@ class GenerationServer:
         try:
             self._refuse_unless_active()
             self._sessions.check(session)
+            priority = whole_number("priority", priority, EngineError, least=-(2**31))
             flag = _Flag(self._finish_ended)
             stream = self.generator.stream(prompt, params, cancel=flag, arrived=arrived)
-            priority = whole_number("priority", priority, EngineError, least=-(2**31))
             request = Request(prompt, params, session, priority, arrived)
             handle = RequestHandle(request, stream, flag, on_chunk, self._withdraw)
             with self._changed:

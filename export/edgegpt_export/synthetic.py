@@ -50,18 +50,18 @@ def write_random_file(path: Path, config: ModelConfig, precision: str) -> None:
         write_digest(temporary)
 
 
-def products(n: int, outputs: int, inputs: int, bits: int) -> bytes:
+def matmuls(n: int, outputs: int, inputs: int, bits: int) -> bytes:
     """Build n products of X (1, T, inputs) with weights (outputs, inputs) each, to outputs (1, T, outputs).
 
     Bind all outputs to one buffer.
     """
-    model: bytes = _products(n, outputs, inputs, bits).SerializeToString()
+    model: bytes = _matmuls(n, outputs, inputs, bits).SerializeToString()
     return model
 
 
-def write_products(path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
-    """Write the model of `products` to a file; large weights become external data, as in an engine file."""
-    write_model(_products(n, outputs, inputs, bits), path)
+def write_matmuls(path: Path, n: int, outputs: int, inputs: int, bits: int) -> None:
+    """Write the model of `matmuls` to a file; large weights become external data, as in an engine file."""
+    write_model(_matmuls(n, outputs, inputs, bits), path)
 
 
 def attention(n_layer: int, n_head: int, head_dim: int) -> bytes:
@@ -198,7 +198,7 @@ def _tokenizer(vocab_size: int) -> Tokenizer:
     return Tokenizer.train(words, vocab_size=max(MIN_VOCAB_SIZE, vocab_size))
 
 
-def _products(n: int, outputs: int, inputs: int, bits: int) -> ModelProto:
+def _matmuls(n: int, outputs: int, inputs: int, bits: int) -> ModelProto:
     names = [f"m{i}.weight" for i in range(n)]
     graph = _graph(dict.fromkeys(names, (outputs, inputs)), bits)
     results = [_floats(output_name(i), outputs) for i in range(n)]
